@@ -1,6 +1,6 @@
 """Arrays as users give them: numpy's, what numpy makes arrays of, and other libraries' tensors.
 
-A tensor is what exports its memory through DLPack (``__dlpack__``), as those of torch and JAX do.
+A tensor is an object that exports its memory through DLPack (``__dlpack__``), as in torch and JAX.
 It is read, and written to, where it lies.
 """
 
@@ -34,11 +34,6 @@ def read_array(value: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
         If it is no array.
     TensorError
         If it is a tensor whose memory cannot be read.
-
-    Examples
-    --------
-    >>> read_array([1.0], "x").shape
-    (1,)
     """
     if type(value) is np.ndarray:
         return value
@@ -80,7 +75,7 @@ def view_output(out: object, name: str) -> npt.NDArray[Any]:
 def view_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:  # noqa: ANN401 - of any library
     """Return an array of a tensor's memory, without a copy.
 
-    What tells of no protection from writing, as older exporters do, counts as read-only.
+    A tensor of an older exporter, which cannot tell whether it is read-only, counts as read-only.
 
     Raises
     ------

@@ -4,8 +4,8 @@ A plan is kept under this form, so writing a contraction another way finds the s
 
 Letters are told apart by colour refinement: a letter's colour is refined by where it stands
 and beside which colours, until nothing changes. The output gives each of its letters a place
-of its own, so for nearly all specs this alone decides. What stays tied is split by trying each
-tied letter; letters that turn out to be images of each other under a symmetry of the problem
+of its own, so for nearly all specs this alone decides. Letters that stay tied are split by trying
+each tied letter; letters that turn out to be images of each other under a symmetry of the problem
 are tried once, so that many like operands cost a polynomial number of steps.
 """
 
@@ -111,7 +111,7 @@ def _search(operands: Sequence[_Operand], ranks: list[int]) -> list[int]:
     """Return ranks without ties, the same for every way to write the problem.
 
     Of the ways to split the first tie, the one whose form is least counts. Two choices that
-    lead to the same form are images of each other, so what lies below the second is known.
+    lead to the same form are images of each other, so the forms below the second are known.
     """
     ranks = _refine(operands, ranks)
     tied = _tied(ranks)

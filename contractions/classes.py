@@ -23,14 +23,9 @@ _NAMED = {(0, 1): "M", (0, 2): "N", (1, 2): "K", (0, 1, 2): "B"}
 class IndexClass:
     """Indices that occur in the same tensors.
 
-    Parameters
-    ----------
-    name
-        M, N, K or B for the plain indices of two operands; else the letters, joined.
-    letters
-        In the order of ``spec.letters``.
-    tensors
-        Positions in ``spec.tensors`` of what it indexes: 0 is the output.
+    `name` is M, N, K or B for the plain indices of two operands; else the letters, joined.
+    `letters` are in the order of ``spec.letters``. `tensors` are positions in ``spec.tensors``
+    of what it indexes: 0 is the output.
 
     Examples
     --------

@@ -256,16 +256,8 @@ class Convolution:
 class Form:
     """A convolution as a problem, and how it views the arrays of the layer.
 
-    Parameters
-    ----------
-    problem
-        What is computed; filters are constant.
-    images, filters, results
-        How the arrays are viewed.
-    channels
-        How an array with a number for each channel of the results is viewed.
-    channel_letters
-        The letters of that.
+    The views are those of images, filters, results, and an array with a number for each channel
+    of the results, whose letters are `channel_letters`. Filters are constant in `problem`.
     """
 
     problem: Problem

@@ -81,14 +81,8 @@ def read_padding(
 ) -> tuple[Ends, ...]:
     """Return the zeros before and after each spatial dimension.
 
-    Parameters
-    ----------
-    padding
-        As in `Convolution.of`.
-    reaches
-        Pixels from the first to the last of a window.
-    steps
-        The stride.
+    `padding` is as in `Convolution.of`; `reaches` are the pixels from the first to the last of
+    a window.
 
     Examples
     --------

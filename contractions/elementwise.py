@@ -21,15 +21,12 @@ _PLAIN = (int, float, complex, str, bytes, type(None), np.generic)
 class Elementwise:
     """A function of one number, and what tells it from others.
 
-    Parameters
-    ----------
-    function
-        A Python function, or one that numba has wrapped.
+    `function` is a Python function, or one that numba has wrapped.
 
     Raises
     ------
     PlanError
-        If it is no Python function of one number, raises errors, or uses what may change.
+        If it is no Python function of one number, raises errors, or uses values that may change.
 
     Examples
     --------

@@ -24,14 +24,8 @@ _SHIPPED = ("sconv", "mobilenet", "yolo9000", "resnet18")
 class SuiteLayer:
     """A layer of a network.
 
-    Parameters
-    ----------
-    model
-        The network.
-    times
-        How many such layers it has.
-    convolution
-        The layer, for one image, with channels first.
+    `times` is how many such layers the network `model` has. The convolution is for one image,
+    with channels first.
     """
 
     model: str

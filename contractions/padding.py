@@ -16,14 +16,8 @@ if TYPE_CHECKING:
 class Padding:
     """Zeros at both ends of one axis of an operand.
 
-    Parameters
-    ----------
-    tensor
-        The tensor's position among those of the spec: 1 is the first operand.
-    axis
-        The axis.
-    before, after
-        How many zeros stand before and after what the array has.
+    `tensor` is the tensor's position among those of the spec: 1 is the first operand. So many
+    zeros stand `before` and `after` the elements of the array.
 
     Examples
     --------

@@ -21,16 +21,9 @@ ROWS, COLUMNS, SUMS, BATCHES = range(4)
 class Roles(NamedTuple):
     """The letters of each role.
 
-    Parameters
-    ----------
-    rows
-        In the output, and in the operand that has the rows.
-    columns
-        In the output, and in no operand that has the rows.
-    sums
-        Not in the output.
-    batches
-        In the output and in all operands.
+    Rows are in the output and in the operand that has the rows; columns are in the output and
+    in no operand that has the rows; sums are not in the output; batches are in the output and
+    in all operands.
 
     Examples
     --------
@@ -117,13 +110,7 @@ class Roles(NamedTuple):
         return cls((lane,), found.columns, found.sums, batches)
 
     def number(self, letter: str) -> int:
-        """Return the number of a letter's role.
-
-        Examples
-        --------
-        >>> Roles.of("ij", ["ik", "kj"]).number("k") == SUMS
-        True
-        """
+        """Return the number of a letter's role."""
         return next(number for number, letters in enumerate(self) if letter in letters)
 
     def split(self, letters: Iterable[str]) -> list[list[str]]:

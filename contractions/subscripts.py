@@ -1,8 +1,8 @@
 """numpy's einsum notation, brought to one form: a letter for every axis.
 
-What a `Spec` leaves out is here: an implicit output, an ellipsis, axes of extent 1 that are
-broadcast, and subscripts as lists of integers. `read` fills an ellipsis with letters that the
-text does not use, so that what follows needs to know nothing of it.
+This module has the parts of einsum that a `Spec` leaves out: an implicit output, an ellipsis, axes
+of extent 1 that are broadcast, and subscripts as lists of integers. `read` fills an ellipsis with
+letters that the text does not use, so that later modules need to know nothing of it.
 """
 
 from __future__ import annotations
@@ -29,19 +29,9 @@ _DOTS = "…"  # an ellipsis as one symbol
 class Subscripts:
     """A letter for each axis of the operands and of the output.
 
-    Parameters
-    ----------
-    text
-        As it was written.
-    operands
-        The letters of each operand. A letter that stands twice takes a diagonal.
-    output
-        Those of the result; the others are summed over.
-    ellipsis
-        The letters that stand for axes of an ellipsis.
-    spec
-        Where subscripts are affine, all of them; an operand has a letter of its own for such an
-        axis.
+    A letter that stands twice in an operand takes a diagonal; letters that the output lacks are
+    summed over. `ellipsis` are the letters that stand for axes of an ellipsis. `spec` has all
+    subscripts where some are affine; an operand has a letter of its own for such an axis.
 
     Examples
     --------

@@ -16,7 +16,7 @@ class View:
     Parameters
     ----------
     index
-        What is picked of each axis: all of it, a part, or one element, and the axis is gone.
+        The index of each axis: all of it, a part, or one element, and the axis is gone.
     shape
         The extents after that; None leaves the axes as they are.
     order

@@ -16,14 +16,8 @@ Box = Mapping[str, tuple[int, int]]
 class Affine:
     """The integer ``⌊(Σ factor · letter + offset) / divisor⌋``.
 
-    Parameters
-    ----------
-    terms
-        Pairs of a factor and a letter, in the order of the letters; `Affine.of` makes them so.
-    offset
-        What is added to them.
-    divisor
-        Positive.
+    `terms` are pairs of a factor and a letter, in the order of the letters; `Affine.of` makes
+    them so. `divisor` is positive.
 
     Examples
     --------

@@ -22,13 +22,7 @@ _MAX_BYTES = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ArrayInfo:
-    """An array of a computation: its name, shape and dtype.
-
-    Examples
-    --------
-    >>> ArrayInfo("A", (4, 3), "float32").bytes
-    48
-    """
+    """An array of a computation: its name, shape and dtype."""
 
     name: str
     shape: Shape
@@ -47,7 +41,7 @@ class Computation:
     Parameters
     ----------
     stages
-        In the order in which they run. Each but the last computes what a later one reads.
+        In the order in which they run. Each but the last computes an array that a later one reads.
     extents
         Pairs of a letter and how many values it takes, from 0 on.
     arrays
@@ -130,7 +124,7 @@ def bind_stages(
     dtype
         Of all arrays that are given and of all parameters; or of each by its name.
     shapes
-        Of some arrays. The others are as large as what is read and written of them.
+        Of some arrays. The others end at the last positions that are read or written.
 
     Raises
     ------
@@ -284,8 +278,8 @@ def _shape(
 ) -> Shape:
     """Return the shape of an array; raise `SizeError` where an element lies outside.
 
-    Unless it is given, it has what is read and written in the region. An axis with a letter by
-    itself has the extent of the letter, whatever the region.
+    Unless it is given, it ends at the last positions that are read or written in the region. An
+    axis with a letter by itself has the extent of the letter, whatever the region.
     """
     found, whole = [0] * order, [0] * order
     computed = _computed(stages, name, extents)

@@ -19,16 +19,9 @@ from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, 
 class Product:
     """``alpha · Σ first · second``: what one plan computes.
 
-    Parameters
-    ----------
-    spec
-        In letters of one character.
-    operands
-        The array of each operand; one may stand there twice.
-    letters
-        Pairs of a letter of the spec and the statement's letter.
-    alpha
-        Numbers and parameters that multiply the sum; None for 1.
+    `spec` has letters of one character; `letters` pairs them with the statement's. `operands`
+    has the array of each operand; one may stand there twice. `alpha` has the numbers and
+    parameters that multiply the sum; None for 1.
     """
 
     spec: Spec
@@ -39,7 +32,7 @@ class Product:
     def problem(self, computation: Computation) -> Problem:
         """Return it at a computation's extents.
 
-        An array may be larger than what is read of it: a call takes its first elements then.
+        An array may have more elements than are read: a call takes its first ones then.
         """
         sizes = {short: computation.sizes[letter] for short, letter in self.letters}
         return Problem.of(self.spec, sizes, computation.output.dtype)
@@ -49,14 +42,8 @@ class Product:
 class Contraction:
     """``output = product + … + product + beta · output``, in the statement's region.
 
-    Parameters
-    ----------
-    products
-        One or several.
-    added
-        The statement's term without the output.
-    beta
-        Numbers and parameters that multiply what lies in the output; None if nothing is added.
+    `added` is the statement's term without the output. `beta` has the numbers and parameters
+    that multiply the output's old elements; None if nothing is added.
     """
 
     products: tuple[Product, ...]

@@ -13,12 +13,7 @@ from tilesolve.contractions.statements.affine import Affine, Box, Condition
 class Cover:
     """Boxes that have all points of a region, each point in one of them.
 
-    Parameters
-    ----------
-    inside
-        All their points are in the region.
-    border
-        Some of their points may be outside of it.
+    All points of `inside` boxes are in the region; some of `border` boxes may be outside of it.
     """
 
     inside: tuple[Box, ...] = ()
@@ -30,16 +25,9 @@ def cover_region(conditions: Sequence[Condition], box: Box, panels: int, most: i
 
     Boxes are equal but at the ends.
 
-    Parameters
-    ----------
-    conditions
-        All of them hold in the region.
-    box
-        The first and the last value of each letter.
-    panels
-        Into how many a letter is cut at most.
-    most
-        Boxes that are looked at, at most: many letters are cut into fewer panels.
+    All `conditions` hold in the region; `box` has the first and the last value of each letter.
+    A letter is cut into `panels` at most, and into fewer where more than `most` boxes would be
+    looked at.
 
     Examples
     --------

@@ -37,17 +37,8 @@ def evaluate(
 
     Floating-point numbers are float64 all the way; integers wrap as their dtypes do.
 
-    Parameters
-    ----------
-    computation
-        What to compute.
-    arrays
-        Each input by its name.
-    params
-        The value of each parameter.
-    out
-        What the output holds before, where a region leaves elements as they are; zeros
-        unless given.
+    `out` has the output's elements from before, where a region leaves them as they are; without
+    it these are zeros.
 
     Examples
     --------

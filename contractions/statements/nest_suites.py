@@ -21,20 +21,8 @@ _SUITES = ("nests",)
 class NestCase:
     """A nest of a suite.
 
-    Parameters
-    ----------
-    name
-        What tables call it.
-    text
-        Its statements.
-    sizes
-        Pairs of a letter and its extent.
-    dtype
-        Of all arrays.
-    where
-        Its region; empty for all.
-    params
-        Pairs of a parameter and its value.
+    `sizes` are pairs of a letter and its extent, `params` pairs of a parameter and its value;
+    an empty `where` means all points.
 
     Examples
     --------
@@ -68,11 +56,6 @@ def nest_suite(name: str) -> Mapping[str, NestCase]:
     ------
     SuiteError
         If there is no such suite.
-
-    Examples
-    --------
-    >>> len(nest_suite("nests"))
-    13
     """
     if name not in _SUITES:
         raise SuiteError(f"no suite of nests {name!r}; there are {', '.join(_SUITES)}")

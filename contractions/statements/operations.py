@@ -25,14 +25,8 @@ Kind = str | type[int] | type[float] | type[bool]
 class Operation:
     """An operation by numpy's name of it.
 
-    Parameters
-    ----------
-    name
-        Of numpy's function, or one of `ACTIVATIONS`.
-    symbol
-        How it is written between or before its arguments; empty for a call.
-    call
-        The name that text calls it by; empty if it has a symbol alone.
+    `name` is that of numpy's function or one of `ACTIVATIONS`, `symbol` is written between or before the arguments
+    (empty for a call), and text calls the operation by `call` (empty if it has a symbol alone).
     """
 
     name: str
@@ -144,7 +138,7 @@ def result_dtype(name: str, kinds: Sequence[Kind]) -> str:
     Raises
     ------
     DtypeError
-        If it is not made for such arguments, or gives what nests do not compute in.
+        If it is not made for such arguments, or gives a dtype that nests do not compute in.
 
     Examples
     --------

@@ -64,12 +64,8 @@ def parse_stages(text: str, where: str | Sequence[str] = ()) -> tuple[Stage, ...
     name the letters: ``sum(A[i,k] * x[k], k)``. Names without brackets that are no letters are
     parameters.
 
-    Parameters
-    ----------
-    text
-        The statements.
-    where
-        Conditions on the letters of the last statement: ``"j <= i"``, ``"0 <= i - j < 3"``.
+    `where` has conditions on the letters of the last statement: ``"j <= i"``, ``"0 <= i - j <
+    3"``.
 
     Raises
     ------
@@ -116,14 +112,8 @@ def parse_conditions(text: str | Sequence[str | Condition]) -> tuple[Condition, 
 class _Statement:
     """One statement or condition that is being read.
 
-    Parameters
-    ----------
-    text
-        As it was written.
-    kind
-        What messages call it.
-    letters
-        Names that stand in subscripts: a name elsewhere is one of them, or a parameter.
+    `kind` is its name in messages. `letters` are the names that stand in subscripts: a name
+    elsewhere is one of them, or a parameter.
     """
 
     text: str

@@ -18,7 +18,7 @@ def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
     Raises
     ------
     DtypeError
-        If a number that is written does not fit the dtype of what it meets.
+        If a written number does not fit the dtype of the other argument.
 
     Examples
     --------

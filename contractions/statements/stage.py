@@ -32,11 +32,11 @@ class Stage:
     where
         The region: elsewhere, elements of the output stay as they are and reductions skip.
     update
-        The reduction that puts together what goes to the same element, for axes that are no
+        The reduction that puts together values for the same element, for axes that are no
         letters: a histogram's ``add``.
     augmented
         Whether the reduction that the term is as a whole is written as ``+=`` and the like. Then
-        the array has the dtype of what is put together, where ``sum`` has a wider one.
+        the array has the dtype of the values, where ``sum`` has a wider one.
 
     Examples
     --------

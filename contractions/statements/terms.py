@@ -192,12 +192,7 @@ class Position(Term):
 class Read(Term):
     """An element of an array.
 
-    Parameters
-    ----------
-    array
-        Its name.
-    subscripts
-        A position along each axis; or a term, whose value at run time is the position.
+    A subscript is a position along an axis, or a term, whose value at run time is the position.
     """
 
     array: str
@@ -280,12 +275,8 @@ class Apply(Term):
 class Choose(Term):
     """One of two terms, by a third one; both are computed.
 
-    Parameters
-    ----------
-    test, yes, no
-        The terms.
-    inline
-        Whether it is written ``yes if test else no``, and not ``where(test, yes, no)``.
+    `inline` says whether it is written ``yes if test else no``, and not ``where(test, yes,
+    no)``.
     """
 
     test: Term

@@ -35,14 +35,8 @@ Work = TypeVar("Work")
 class Expected:
     """What a result has to be, computed in higher precision.
 
-    Parameters
-    ----------
-    shape, dtype
-        Of the result.
-    places
-        Indices of the elements that are known; an ellipsis for all of them.
-    values, slack
-        What they are, and the largest error that each may have.
+    `places` are the indices of the elements that are known, an ellipsis for all of them;
+    `slack` is the largest error that each may have.
     """
 
     shape: tuple[int, ...]
@@ -82,15 +76,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Case(ABC, Generic[Work]):
-    """What is measured.
-
-    Parameters
-    ----------
-    name
-        What tables call it.
-    work
-        What is computed, as contenders are given it.
-    """
+    """What is measured."""
 
     START_SECONDS: ClassVar[float]
     KEEPS_PROCESSES: ClassVar[bool] = False

@@ -137,14 +137,9 @@ def find_cases(
 ) -> dict[str, Problem]:
     """Return the problems of a sweep by name.
 
-    Parameters
-    ----------
-    name
-        A suite, the path of a suite file, or ``random:N:SEED``.
-    chosen
-        Names, or patterns such as ``abcdef-*``; all problems if there are none.
-    dtype
-        Instead of the suite's.
+    `name` is a suite, the path of a suite file, or ``random:N:SEED``. `chosen` has names, or
+    patterns such as ``abcdef-*``; without any, all problems are meant. `dtype` replaces that of
+    the suite.
 
     Raises
     ------

@@ -55,16 +55,16 @@ _OFF = (("TILESOLVE_CACHE", "off"),)
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Who computes.
+    """A library that computes, and the settings that it is given.
 
     Parameters
     ----------
     name
-        What tables call it; with layouts a library and its layout.
+        Its name in tables; with layouts a library and its layout.
     maker
-        ``module:function``; see `peers` for what it is given and returns.
+        ``module:function``; see `peers` for its arguments and its result.
     package
-        What has to be installed.
+        The package that has to be installed.
     environment
         Settings that suit it best, as pairs of a variable and its value.
     needs
@@ -141,13 +141,8 @@ def split_name(name: str) -> tuple[str, str]:
 def parse_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
     """Return tilesolve and the peers that a list of names asks for.
 
-    Parameters
-    ----------
-    text
-        Names of `list_peers` with commas between them, ``none``, or ``module:function`` for a peer
-        of one's own.
-    threads
-        That each will use.
+    The list has names of `list_peers` with commas between them, ``none``, or
+    ``module:function`` for a peer of one's own.
 
     Examples
     --------

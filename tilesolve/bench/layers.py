@@ -38,10 +38,7 @@ LAYER_SECONDS = 0.5
 class LayerCase(ProblemCase[Convolution]):
     """A layer that is measured once, with bias and ReLU, and the networks that have it.
 
-    Parameters
-    ----------
-    uses
-        Networks, each with how many such layers it has.
+    `uses` are networks, each with how many such layers it has.
     """
 
     START_SECONDS = LAYER_SECONDS
@@ -158,14 +155,9 @@ def find_layers(
 ) -> dict[str, LayerCase]:
     """Return the different layers of a sweep by name.
 
-    Parameters
-    ----------
-    name
-        A suite of layers, or the path of an ONNX file.
-    chosen
-        Names of layers or of networks, or patterns such as ``* 1x1 *``; all if there are none.
-    dtype
-        Instead of float32.
+    `name` is a suite of layers, or the path of an ONNX file. `chosen` has names of layers or of
+    networks, or patterns such as ``* 1x1 *``; without any, all layers are meant. `dtype`
+    replaces float32.
 
     Raises
     ------

@@ -152,12 +152,7 @@ def has_nests(name: str) -> bool:
 def find_nests(name: str, *, chosen: Sequence[str] = ()) -> dict[str, NestCase]:
     """Return the kernels of a suite by name.
 
-    Parameters
-    ----------
-    name
-        The suite.
-    chosen
-        Names, or patterns such as ``syr*``; all if there are none.
+    `chosen` has names, or patterns such as ``syr*``; without any, all kernels are meant.
 
     Raises
     ------

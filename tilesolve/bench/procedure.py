@@ -121,14 +121,7 @@ class Procedure:
     ) -> float:
         """Estimate the seconds that a case takes, for the progress bar.
 
-        Parameters
-        ----------
-        work, machine
-            What runs where.
-        runners
-            How many contenders take turns.
-        preparation
-            Seconds of each before its first run.
+        `preparation` is the seconds of each contender before its first run.
         """
         runs = 1 + self.estimate_rounds(work, machine, runners)
         return runners * (preparation + runs * self._estimate_run(work, machine))

@@ -2,8 +2,8 @@
 
 The benchmark is the paper's (section 6.2): load, FMA, store over a block without reuse, for blocks
 from under half of L1 to several times the last cache. Read-only sweeps, non-temporal stores and the
-arithmetic peak are measured beside it, and the same with all cores at once; then what loads wait,
-and what runs of lines take.
+arithmetic peak are measured beside it, and the same with all cores at once; then the latency of
+loads, and the time of runs of lines.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Calibration:
     curves
         Every curve that was measured.
     notes
-        What a reader of the figures should know, in sentences.
+        Sentences that a reader of the figures should know.
     elapsed
         Seconds that it took.
     runs
-        What runs of lines take at each level that was measured; nothing of a quick calibration.
+        The times of runs of lines at each measured level; empty after a quick calibration.
 
     Examples
     --------
@@ -127,8 +127,8 @@ def calibrate(
         Settle for fewer rounds and sizes, and no runs of lines: done within 20 seconds instead of 3
         minutes.
     progress
-        Called often with the fraction that is done and what is being done; an exception that it
-        raises ends the calibration.
+        Called often with the fraction that is done and a description of the work; an exception that
+        it raises ends the calibration.
     max_bytes
         The largest block of one core, and the most that all cores' blocks take together; a
         quarter of the free memory by default. A level that they do not reach keeps its assumed
@@ -185,7 +185,7 @@ def calibrate(
 
 
 def keep_others(machine: Machine, path: Path) -> Machine:
-    """Return a calibrated machine with what else its file holds: microkernels, costs, sources.
+    """Return a calibrated machine with the microkernels, costs and sources that its file holds.
 
     A file that is missing, damaged or of another CPU holds nothing that counts.
     """
@@ -205,12 +205,7 @@ def evaluate(
 ) -> tuple[Machine, tuple[Plateau, ...], tuple[str, ...]]:
     """Return the machine that the measured rates make, its levels on the curve, and notes.
 
-    Parameters
-    ----------
-    base
-        The machine as detected.
-    rates
-        What each round measured, for each probe.
+    `base` is the machine as detected; `rates` has what each round of a probe measured.
 
     Raises
     ------

@@ -37,16 +37,8 @@ def measure_latencies(
 
     Latencies out of order by more than noise are left out, and a note says so.
 
-    Parameters
-    ----------
-    machine
-        This computer, with the capacities that serve.
-    crew
-        Its first member loads.
-    limit
-        Bytes that a block may take.
-    progress
-        Told what is being done.
+    `machine` is this computer with the capacities that serve, `limit` the bytes that a block
+    may take. The first member of `crew` loads.
     """
     found: list[float | None] = []
     for level, size in zip(machine.levels, chase_sizes(machine, limit), strict=True):
@@ -99,7 +91,7 @@ def chase_sizes(machine: Machine, limit: int) -> list[int]:
 def _time_loads(crew: PinnedThreads, size: int, *, whole: bool) -> float:
     """Return the seconds of a load from a block: after all of it was loaded, or of its next part.
 
-    Whoever goes on where the last timing ended finds no line of memory in a cache.
+    A timing that goes on where the last one ended finds no line of memory in a cache.
     """
     from tilesolve.constants.tuning import CHASE_LOADS
     from tilesolve.kernels.probes.latency import chase, link_lines

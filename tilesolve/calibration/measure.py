@@ -41,19 +41,8 @@ FMA_SCALE, FMA_SHIFT = 0.5, 1.0
 class MeasuringTime:
     """How long to measure.
 
-    Parameters
-    ----------
-    seconds
-        For all rounds.
-    call
-        Seconds of one timing.
-    density
-        Block sizes per doubling; all cores at once get half of them.
-
-    Examples
-    --------
-    >>> MeasuringTime(seconds=10.0, call=1e-3, density=4).density
-    4
+    `seconds` are those of all rounds, `call` those of one timing, and `density` the block sizes
+    per doubling, of which all cores at once get half.
     """
 
     seconds: float
@@ -73,11 +62,11 @@ class Probe:
     cores
         How many run it at once.
     block
-        Bytes that each of them sweeps; 0 for what only computes.
+        Bytes that each of them sweeps; 0 for a kernel that only computes.
     dtype, bits
         Of the vectors.
     work
-        What one core does in one pass: bytes, flops, or cycles.
+        Work of one core in one pass: bytes, flops, or cycles.
     call
         ``call(member, passes)`` runs it.
 
@@ -107,14 +96,8 @@ class Probe:
 def block_sizes(machine: Machine, limit: int, density: int) -> tuple[list[int], list[int]]:
     """Return the block sizes of one core alone, and those of each core when all work at once.
 
-    Parameters
-    ----------
-    machine
-        Its caches and cores.
-    limit
-        Bytes that one core's block, and all cores' blocks together, may take.
-    density
-        Sizes per doubling.
+    `limit` bounds the bytes of one core's block, and those of all cores' blocks together;
+    `density` is the sizes per doubling.
 
     Examples
     --------

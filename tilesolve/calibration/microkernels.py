@@ -28,15 +28,8 @@ def measure_catalogues(
 ) -> Machine:
     """Return a machine with the microkernels of some dtypes measured on this computer.
 
-    Parameters
-    ----------
-    machine
-        This computer, perhaps with narrower vectors than it has; catalogues of other dtypes are
-        kept.
-    dtypes
-        What to measure.
-    progress
-        Told the fraction that is done, and what is being done.
+    `machine` is this computer, perhaps with narrower vectors than it has; its catalogues of
+    other dtypes are kept.
 
     Raises
     ------

@@ -23,19 +23,8 @@ def peak_meter(machine: Machine, dtype: str, threads: int) -> PeakMeter:
 
     A single thread computes in the calling one, so that both have the same core.
 
-    Parameters
-    ----------
-    machine
-        Whose vectors are multiplied, or this computer's where those are narrower.
-    dtype
-        Of a problem; complex numbers count by their parts.
-    threads
-        How many compute together.
-
-    Examples
-    --------
-    >>> peak_meter(Machine.detect(), "complex128", 1)(1e-3) > 0
-    True
+    The machine's vectors are multiplied, or this computer's where those are narrower. Complex
+    numbers count by their parts.
     """
     here = Machine.detect()
     if machine.vector_bits > here.vector_bits:  # wider ones would be done in pieces, and spilled

@@ -44,14 +44,8 @@ SEED = 1
 class RunTimes:
     """What runs and strides take at one level.
 
-    Parameters
-    ----------
-    level
-        Its name.
-    runs
-        For each repeat the seconds of a run, by its lines.
-    strides
-        For each repeat the seconds of a line, by the stride in lines.
+    For each repeat, `runs` has the seconds of a run by its lines, and `strides` the seconds of
+    a line by the stride in lines.
 
     Examples
     --------
@@ -142,16 +136,8 @@ def measure_runs(
 
     A start that spreads over its repeats is not kept, and a note says so.
 
-    Parameters
-    ----------
-    machine
-        This computer, with the capacities that serve.
-    crew
-        Its first member loads.
-    limit
-        Bytes that a block may take.
-    progress
-        Told what is being done.
+    `machine` is this computer with the capacities that serve, `limit` the bytes that a block
+    may take. The first member of `crew` loads.
     """
     from tilesolve.kernels.probes.bandwidth import block_of_ones
 
@@ -223,7 +209,7 @@ class _Block:
             part = min(part, TIMED_LINES * LINE_BYTES)
         self.size = part
         ends = range(part, block.size + 1, part)
-        # Whoever comes back to a part has gone through more than all caches hold.
+        # Before a part comes again, more was loaded than all caches hold.
         self.parts: Iterator[NDArray[np.uint8]] = cycle([block[end - part : end] for end in ends])
 
     def time_runs(self, crew: PinnedThreads, lines: int) -> float:

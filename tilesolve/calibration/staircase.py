@@ -37,12 +37,8 @@ contradicts itself."""
 class Sample:
     """One point of a curve: a block swept again and again.
 
-    Parameters
-    ----------
-    block
-        Bytes of the block that each core sweeps.
-    rates
-        What each round measured, in bytes/s over all cores, loads and stores counted alike.
+    `block` is the bytes that each core sweeps; `rates` has what each round measured, in bytes/s
+    over all cores, loads and stores counted alike.
 
     Examples
     --------
@@ -69,20 +65,9 @@ class Sample:
 class Curve:
     """Bandwidth against block size, of one kernel on a number of cores at once.
 
-    Parameters
-    ----------
-    kernel
-        ``"sweep"`` (load, FMA, store), ``"read"``, ``"stream"`` (non-temporal stores) or
-        ``"lines"`` (the same of single lines, pages apart).
-    cores
-        How many work at once, each on a block of its own.
-    samples
-        By growing block.
-
-    Examples
-    --------
-    >>> Curve("read", 1, (Sample(4096, (1e10,)),)).samples[0].best
-    10000000000.0
+    `kernel` is ``"sweep"`` (load, FMA, store), ``"read"``, ``"stream"`` (non-temporal stores)
+    or ``"lines"`` (the same of single lines, pages apart). Each of the `cores` works on a block
+    of its own; `samples` are by growing block.
     """
 
     kernel: str
@@ -94,14 +79,9 @@ class Curve:
 class Plateau:
     """What the curve shows of one level.
 
-    Parameters
-    ----------
-    name
-        The level.
-    samples
-        Those by which its bandwidth is judged; none if no block came to lie in it.
-    edge
-        Bytes of the largest block that it still serves; None where the curve does not tell.
+    The level's bandwidth is judged by `samples`; there are none if no block came to lie in it.
+    `edge` is the bytes of the largest block that it still serves, None where the curve does not
+    tell.
 
     Examples
     --------
@@ -125,13 +105,7 @@ class Plateau:
 
 
 def capacity_of(level: Level) -> int:
-    """Return the bytes of a level that has a capacity.
-
-    Examples
-    --------
-    >>> capacity_of(Level("L1", 2**15, 1e9))
-    32768
-    """
+    """Return the bytes of a level that has a capacity."""
     if level.capacity is None:
         raise CalibrationError(f"{level.name} has no capacity, so it cannot be measured")
     return level.capacity
@@ -148,14 +122,8 @@ def find_plateaus(
     geometric mean of the two bandwidths. Where these are not `DISTINCT_RATIO`, the cache is taken
     to serve all of its capacity, but no edge is given.
 
-    Parameters
-    ----------
-    samples
-        The curve, by growing block.
-    caches
-        Nearest first, with their capacities; memory follows the last.
-    guessed
-        Names of those whose capacity is a guess, so that their step can be anywhere.
+    `samples` are by growing block. Caches are nearest first; memory follows the last. `guessed`
+    names those whose capacity is a guess, so that their step can be anywhere.
 
     Returns
     -------

@@ -31,7 +31,7 @@ def fold_batchnorm(
     mean, var
         Its running mean and variance for each channel.
     eps
-        What is added to the variance.
+        Added to the variance.
 
     Returns
     -------

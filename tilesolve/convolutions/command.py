@@ -7,10 +7,9 @@ import re
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
 from tilesolve.contractions.errors import SizeError, SpecError
-from tilesolve.convolutions.layer_plans import read_activation
-from tilesolve.convolutions.report import write_layer_report
+from tilesolve.convolutions.layer_plans import LayerRequest, read_activation
 from tilesolve.machine.model import Machine
-from tilesolve.plans.plan import Plan, plan
+from tilesolve.plans.plan import Plan
 
 _PIXELS, _TAPS = ("d", "h", "w"), ("t", "r", "s")
 _COUNTS = ("n", "c", "k", "groups")
@@ -84,18 +83,17 @@ def plan_convolution(
     cache: bool,
 ) -> tuple[Plan, str]:
     """Return the plan of a layer whose weights stay, and its report."""
-    activation = read_activation(epilogue)
-    problem = layer.flat_problem
-    found = plan(
-        problem,
+    request = LayerRequest(
+        layer,
+        read_activation(epilogue),
         machine=machine,
         threads=threads,
-        epilogue=activation,
         strategy=strategy,
         tries=tries,
         cache=cache,
     )
-    return found, write_layer_report(layer, found, 0, False, False, activation)
+    found = request.plan(layer.flat_problem, request.activation)
+    return found, request.report(found)
 
 
 def _read_number(name: str, text: str) -> int:

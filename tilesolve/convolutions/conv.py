@@ -17,6 +17,7 @@ from tilesolve.contractions.epilogue import EpilogueArgument
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.convolutions.layer_plans import (
     LayerPlans,
+    LayerRequest,
     as_operand,
     read_activation,
     result_array,
@@ -91,12 +92,21 @@ in 1 groups (shape (1, 1, 4, 4), NCHW)
     shared = None if threads is None else check_threads(threads)
     images, weights = read_array(x, "x"), read_array(w, "w")
     plans = _plans(
-        *(images.shape, weights.shape, images.dtype, bias is not None),
-        *map(_frozen, (stride, padding, dilation, groups, layout, epilogue)),
+        images.shape,
+        weights.shape,
+        bias is not None,
+        _frozen(epilogue),
         shared,
-        *(read_setting("TILESOLVE_NUM_THREADS"), read_setting("TILESOLVE_MACHINE")),
+        read_setting("TILESOLVE_NUM_THREADS"),
+        read_setting("TILESOLVE_MACHINE"),
+        stride=_frozen(stride),
+        padding=_frozen(padding),
+        dilation=_frozen(dilation),
+        groups=_frozen(groups),
+        layout=_frozen(layout),
+        dtype=images.dtype,
     )
-    layer = plans.convolution
+    layer = plans.request.convolution
     check_dtype(weights, "w", array_dtype(layer.dtype), "x")
     shift = None
     if bias is not None:
@@ -128,27 +138,15 @@ def _frozen(value: Any) -> Hashable:  # noqa: ANN401 - numbers, lists of numbers
 def _plans(
     x_shape: tuple[int, ...],
     w_shape: tuple[int, ...],
-    dtype: np.dtype[Any],
     has_bias: bool,
-    stride: Any,  # noqa: ANN401 - as `conv` takes it
-    padding: Any,  # noqa: ANN401
-    dilation: Any,  # noqa: ANN401
-    groups: int,
-    layout: str,
     epilogue: EpilogueArgument,
     threads: int | None,
     *_settings: str | None,
+    **arguments: Any,  # noqa: ANN401 - as `Convolution.of` takes them
 ) -> LayerPlans:
-    """Return what runs for such arrays and arguments, in a process with such settings."""
-    layer = Convolution.of(
-        x_shape,
-        w_shape,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        layout=layout,
-        dtype=dtype,
-    )
+    """Return the plans for such arrays and arguments, in a process with such settings."""
+    layer = Convolution.of(x_shape, w_shape, **arguments)
     activation = read_activation(epilogue)
-    return LayerPlans(layer, activation, has_bias, False, None, threads, constant=False)
+    return LayerPlans(
+        LayerRequest(layer, activation, has_bias=has_bias, threads=threads, constant=False)
+    )

@@ -18,11 +18,11 @@ from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.convolutions.batch_norm import BatchNorm, fold_batchnorm, read_reals
 from tilesolve.convolutions.layer_plans import (
     LayerPlans,
+    LayerRequest,
     as_operand,
     read_activation,
     result_array,
 )
-from tilesolve.convolutions.report import write_layer_report
 from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array, same_elements
 from tilesolve.plans.plan import Plan
@@ -34,17 +34,10 @@ from tilesolve.system.html_report import html_report
 class ConvLayer:
     """A convolution layer: weights that are packed, and a plan; `conv_layer` makes one.
 
-    ``print(layer)`` says what runs and why. Pickles have the weights, and plan again where they
-    are read.
+    ``print(layer)`` shows the plan that runs, and why. Pickles have the weights, and plan again
+    where they are read.
 
-    Parameters
-    ----------
-    plans
-        What runs the layer.
-    weights
-        In torch's order, or in blocks; batch normalisation is in them.
-    bias
-        A number for each channel of the result, or None.
+    `weights` and `bias` contain the batch normalisation.
 
     Examples
     --------
@@ -58,18 +51,18 @@ class ConvLayer:
 
     __slots__ = ("_bias", "_plans", "_prepared", "_recent", "_weights")
 
-    def __init__(self, plans: LayerPlans, weights: Array, bias: Array | None) -> None:
-        self._plans = plans
+    def __init__(self, request: LayerRequest, weights: Array, bias: Array | None) -> None:
+        self._plans = LayerPlans(request)
         self._weights = weights
         self._bias = bias
         self._prepared: dict[tuple[bool, bool], Prepared] = {}
         self._recent: Recent | None = None
-        self._prepare(plans.convolution.pointwise)
+        self._prepare(self.convolution.pointwise)
 
     @property
     def convolution(self) -> Convolution:
         """Shapes and arguments."""
-        return self._plans.convolution
+        return self._plans.request.convolution
 
     @property
     def plan(self) -> Plan:
@@ -89,7 +82,7 @@ class ConvLayer:
     @property
     def has_residual(self) -> bool:
         """Whether calls take a residual."""
-        return self._plans.has_residual
+        return self._plans.request.has_residual
 
     @property
     def out_shape(self) -> tuple[int, ...]:
@@ -117,9 +110,9 @@ class ConvLayer:
             Where the result goes; a new array if None. It may not share memory with `x`, nor with
             `residual` unless it is the same array.
         residual
-            What is added before the activation, of the result's shape, where the layer was made
-            with ``residual=True``. It may be `out` itself: the first such call plans for that, and
-            packs the weights once more.
+            An array of the result's shape that is added before the activation, where the layer was
+            made with ``residual=True``. It may be `out` itself: the first such call plans for that,
+            and packs the weights once more.
 
         Returns
         -------
@@ -153,7 +146,7 @@ class ConvLayer:
         layer = self.convolution
         whose = "the layer's dtype"
         images = as_operand(x, "x", layer.x_shape, layer.dtype, whose)
-        if (residual is not None) != self._plans.has_residual:
+        if (residual is not None) != self.has_residual:
             given, wanted = ("a", "without") if residual is not None else ("no", "with")
             raise PlanError(f"{given} residual is given to a layer that was made {wanted} one")
         added = None
@@ -178,31 +171,16 @@ class ConvLayer:
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Return what pickles have: neither plans nor packed weights."""
-        made = self._plans
-        return (
-            *(made.convolution, made.activation, made.has_residual, made.machine, made.threads),
-            *(made.strategy, made.tries, self._weights, self._bias),
-        )
+        return self._plans.request, self._weights, self._bias
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        layer, activation, has_residual, machine, threads, strategy, tries, weights, bias = state
-        plans = LayerPlans(
-            *(layer, activation, bias is not None, has_residual, machine, threads),
-            constant=True,
-            strategy=strategy,
-            tries=tries,
-        )
-        ConvLayer.__init__(self, plans, weights, bias)
+    def __setstate__(self, state: tuple[LayerRequest, Array, Array | None]) -> None:
+        ConvLayer.__init__(self, *state)
 
     def __repr__(self) -> str:
         return f"<ConvLayer {self.convolution}>"
 
     def __str__(self) -> str:
-        made = self._plans
-        return write_layer_report(
-            *(made.convolution, self.plan, self.prepared.nbytes),
-            *(made.has_bias, made.has_residual, made.activation),
-        )
+        return self._plans.request.report(self.plan, self.prepared.nbytes)
 
     def _repr_html_(self) -> str:
         return html_report(str(self))
@@ -235,7 +213,7 @@ def conv_layer(
     w
         The weights, in torch's order whatever the layout is: filters, channels of a group, window.
         In the layout ``"NCHWc"``: blocks of filters, blocks of channels, window, the channels and
-        the filters of a block. They are copied: what is done to the array later changes nothing.
+        the filters of a block. They are copied: later changes of the array do not matter.
         Their dtype is the layer's.
     bias
         A number for each filter.
@@ -292,13 +270,17 @@ def conv_layer(
     if bias is not None:
         shift = as_operand(bias, "bias", (layer.filters,), layer.dtype, "w").copy()
     weights, shift = _fold(layer, weights, shift, batch_norm)
-    plans = LayerPlans(
-        *(layer, activation, shift is not None, with_residual, machine, threads),
-        constant=True,
+    request = LayerRequest(
+        layer,
+        activation,
+        has_bias=shift is not None,
+        has_residual=with_residual,
+        machine=machine,
+        threads=threads,
         strategy=strategy,
         tries=tries,
     )
-    return ConvLayer(plans, weights, shift)
+    return ConvLayer(request, weights, shift)
 
 
 def _fold(

@@ -13,6 +13,7 @@ from tilesolve.contractions.convolution import Convolution, Form
 from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument, Operation
 from tilesolve.contractions.errors import SizeError, SolverError, SpecError
 from tilesolve.contractions.half_precision import array_dtype
+from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.plans.plan import Plan, plan
@@ -20,37 +21,64 @@ from tilesolve.running.prepared import Prepared
 from tilesolve.running.recent import Argument, Recent
 from tilesolve.system.checks import check_dtype, check_output
 from tilesolve.system.result_buffers import new_result
+from tilesolve.system.units import format_volume
 
 
-@dataclass(slots=True, eq=False)
-class LayerPlans:
-    """A convolution with what follows it, planned when arrays first need it.
+@dataclass(frozen=True, slots=True)
+class LayerRequest:
+    """A layer as it was asked for: the convolution, its epilogue, and the options of `plan`.
 
     Parameters
     ----------
-    convolution
-        The layer.
     activation
-        What is done to each element in the end.
+        The functions that are applied to each element at the end.
     has_bias, has_residual
         Whether a number for each channel, and an array like the result, are added before.
-    machine, threads
-        As `plan` takes them.
     constant
         Whether weights stay the same from call to call.
-    strategy, tries
-        As `plan` takes them.
     """
 
     convolution: Convolution
     activation: Epilogue
-    has_bias: bool
-    has_residual: bool
-    machine: Machine | str | None
-    threads: int | None
-    constant: bool
+    has_bias: bool = False
+    has_residual: bool = False
+    constant: bool = True
+    machine: Machine | str | None = None
+    threads: int | None = None
     strategy: str = "solver"
     tries: int = 1
+    cache: bool = True
+
+    def plan(self, problem: Problem, epilogue: Epilogue, *, accumulate: bool = False) -> Plan:
+        """Return the plan of one form of the layer."""
+        return plan(
+            problem,
+            machine=self.machine,
+            threads=self.threads,
+            accumulate=accumulate,
+            epilogue=epilogue,
+            strategy=self.strategy,
+            tries=self.tries,
+            cache=self.cache,
+        )
+
+    def report(self, plan: Plan, packed_bytes: int = 0) -> str:
+        """Return the layer's report: its arguments, how weights and padding are read, its plan."""
+        follows = ["bias"] * self.has_bias + ["residual"] * self.has_residual
+        follows += [str(self.activation)] if self.activation.operations else []
+        lines = [", ".join((f"conv {self.convolution}", *follows))]
+        if self.convolution.pointwise:
+            lines.append("a product of matrices, where pixels are one axis in memory")
+        if packed_bytes:
+            lines.append(f"weights are packed once into {format_volume(packed_bytes)}")
+        return "\n".join((*lines, "", str(plan)))
+
+
+@dataclass(slots=True, eq=False)
+class LayerPlans:
+    """The plans of a layer, each made when arrays first need it."""
+
+    request: LayerRequest
     _forms: dict[bool, Form] = field(default_factory=dict, init=False)
     _made: dict[tuple[bool, bool], tuple[Form, Plan]] = field(default_factory=dict, init=False)
 
@@ -58,7 +86,7 @@ class LayerPlans:
         """Return the convolution as a problem with views; flat: with all pixels as one axis."""
         found = self._forms.get(flat)
         if found is None:
-            found = self._forms[flat] = self.convolution.form(flat=flat)
+            found = self._forms[flat] = self.request.convolution.form(flat=flat)
         return found
 
     def made(self, flat: bool, adds: bool = False) -> tuple[Form, Plan]:
@@ -66,20 +94,12 @@ class LayerPlans:
         found = self._made.get((flat, adds))
         if found is None:
             form = self.form(flat)
-            constant = form.problem.constant if self.constant else ()
+            constant = form.problem.constant if self.request.constant else ()
             problem = replace(form.problem, constant=constant)
             try:
-                made = plan(
-                    problem,
-                    machine=self.machine,
-                    threads=self.threads,
-                    accumulate=adds,
-                    epilogue=self.chain(form, adds),
-                    strategy=self.strategy,
-                    tries=self.tries,
-                )
+                made = self.request.plan(problem, self.chain(form, adds), accumulate=adds)
             except SolverError as error:
-                if flat == self.convolution.pointwise:
+                if flat == self.request.convolution.pointwise:
                     raise
                 raise SolverError(
                     "pixels of x or of the result are no single axis in memory, and for such "
@@ -91,15 +111,15 @@ class LayerPlans:
     def chain(self, form: Form, adds: bool) -> Epilogue:
         """Return what follows the convolution, in the letters of a form, and the sum with `out`."""
         added = []
-        if self.has_bias:
+        if self.request.has_bias:
             added.append(Operation("+", tuple(form.channel_letters)))
-        if self.has_residual and not adds:
+        if self.request.has_residual and not adds:
             added.append(Operation("+", form.problem.spec.output.letters))
-        return Epilogue((*added, *self.activation.operations))
+        return Epilogue((*added, *self.request.activation.operations))
 
     def is_flat(self, *arrays: Array) -> bool:
         """Return whether pixels of images and results are one axis in memory, and may be."""
-        if not self.convolution.pointwise:
+        if not self.request.convolution.pointwise:
             return False
         form = self.form(True)
         return form.images.fits(arrays[0]) and all(map(form.results.fits, arrays[1:]))

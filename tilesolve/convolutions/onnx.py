@@ -45,9 +45,9 @@ def layers(
     Parameters
     ----------
     source
-        A file, what stands in one, or the model itself.
+        A file, the content of one, or the model itself.
     dtype
-        What the layers compute in.
+        The dtype that layers compute in.
 
     Raises
     ------

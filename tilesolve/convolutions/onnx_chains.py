@@ -23,14 +23,8 @@ if TYPE_CHECKING:
 class OtherConvolution:
     """A convolution of a model that is no layer: its weights are packed in each call.
 
-    Parameters
-    ----------
-    name
-        Of the node, or of its result where it has none.
-    operator
-        ``"Conv"`` or ``"ConvTranspose"``.
-    reason
-        Why it is no layer.
+    `name` is that of the node, or of its result where it has none; `operator` is ``"Conv"`` or
+    ``"ConvTranspose"``; `reason` says why it is no layer.
 
     Examples
     --------
@@ -55,18 +49,8 @@ class OtherConvolution:
 class Chain:
     """A Conv, and what follows it until something else reads a result or its kind is not known.
 
-    Parameters
-    ----------
-    nodes
-        The Conv first.
-    weights, bias
-        Its own.
-    norm
-        A batch normalisation.
-    residual
-        The name of what is added.
-    activation
-        As `conv_layer` takes it.
+    The Conv is the first of `nodes`; `residual` is the name of the array that is added;
+    `activation` is as `conv_layer` takes it.
     """
 
     nodes: list[NodeProto]

@@ -19,7 +19,7 @@ FOLDED = frozenset(
 )
 """Operators that are computed once where all they read is part of the model.
 
-Their results are no larger than what they read, and are exact.
+Their results are no larger than their inputs, and are exact.
 """
 
 

@@ -141,15 +141,15 @@ def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | Non
 
     A batch normalisation behind a Conv becomes part of its weights. An Add of an array of the same
     shape behind that becomes its residual, and Relu, Clip, LeakyRelu, Sigmoid or Tanh its
-    activation, where nothing else reads what stands between. What is computed of constants alone
-    is computed once. Other operators are ONNX's own reference, but for those of `operators`.
+    activation, where nothing else reads the results in between. Nodes that depend on constants
+    alone are computed once. Other operators are ONNX's own reference, but for those of `operators`.
 
     ``print(model)`` says which convolutions are no layers, and why.
 
     Parameters
     ----------
     source
-        A file, what stands in one, or the model itself.
+        A file, the content of one, or the model itself.
     threads
         Of the layers, as in `plan`.
 

@@ -127,12 +127,8 @@ def conv_transpose(
 class _Phase:
     """Pixels of a result along one dimension that see the same taps, and what they see.
 
-    Parameters
-    ----------
-    results, pixels, taps
-        Of the result, of the images, and of the weights, last tap first.
-    padding, dilation
-        Of the convolution with these.
+    `results`, `pixels` and `taps` are those of the result, the images and the weights, last tap
+    first; `padding` and `dilation` are those of the convolution of these.
     """
 
     results: slice

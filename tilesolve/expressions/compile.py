@@ -64,8 +64,8 @@ def expression(
         contiguous.
     constants
         Numbers of operands that are the same for all calls, from 0 on. They are given as arrays, of
-        which copies are taken: what is done to them later changes nothing. Calls take the others.
-        What depends on constants only is computed once, and plans have them packed.
+        which copies are taken: later changes do not matter. Calls take the others. Steps that
+        depend on constants only run once, and plans have constants packed.
 
     Returns
     -------
@@ -118,16 +118,8 @@ def compile_expression(
 ) -> Expression:
     """Return the expression for subscripts that have been read.
 
-    Parameters
-    ----------
-    subscripts
-        A letter for each axis.
-    shapes, dtypes
-        Of the operands.
-    dtype
-        To compute in; the operands' common one if None, and a view's own.
-    options
-        What the user asks for.
+    It computes in `dtype`; None means the operands' common one, and that of the operand for a
+    view.
 
     Examples
     --------
@@ -164,7 +156,8 @@ def _compile_halves(
 ) -> Expression:
     """Return the expression for halves: a plan of theirs, or all of it in float32, rounded once.
 
-    What no plan contracts in one step is widened first; so intermediate results are float32.
+    Operands that no single plan contracts are widened first, so that intermediate results are
+    float32.
     """
     if len(dtypes) == 2 and all(one == dtype for one in dtypes):
         found = compile_in(dtype)

@@ -20,13 +20,7 @@ from tilesolve.system.checks import as_array
 
 
 def prepare(operand: Array, needs: Preparation | None) -> Array:
-    """Return an operand as the steps take it.
-
-    Examples
-    --------
-    >>> prepare(np.ones(2), None).tolist()
-    [1.0, 1.0]
-    """
+    """Return an operand as the steps take it."""
     array = np.asarray(operand)
     return array if needs is None else needs(array)
 
@@ -113,16 +107,9 @@ class _Step:
 class Constants:
     """Operands that calls do not give.
 
-    Parameters
-    ----------
-    arrays
-        Copies of the operands, by their numbers.
-    known
-        All arrays that depend on nothing else, by number: operands come first, then results.
-    steps
-        What is left to be computed in a call.
-    result
-        The number of the expression's result.
+    `arrays` are copies of the operands, by their numbers. `known` has all arrays that depend on
+    nothing else, by number: operands come first, then results. `steps` are left to a call;
+    `result` is the number of the expression's result.
     """
 
     arrays: Mapping[int, Array]

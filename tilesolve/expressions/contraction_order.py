@@ -1,8 +1,8 @@
 """How many arrays become one: the steps, the layouts in between, the memory they take.
 
-A result that a later step takes is written in the layout that this step
-packs least of: batches, then what the step sums over, then what it keeps, as in a packed
-micro-panel. Between large planned steps, layouts are compared by the time of both plans.
+A result that a later step takes is written in the layout that this step packs least of: batches,
+then the letters that the step sums over, then those that it keeps, as in a packed micro-panel.
+Between large planned steps, layouts are compared by the time of both plans.
 """
 
 from __future__ import annotations
@@ -23,20 +23,9 @@ from tilesolve.plans.plan import plan
 class ExpressionStep:
     """One step of an expression.
 
-    Parameters
-    ----------
-    takes
-        Positions among the arrays that are left. They leave, the result joins at the end.
-    kernel
-        What runs.
-    why
-        Why that, for the report.
-    flops
-        Operations on numbers.
-    result
-        Bytes of the result.
-    copies
-        Bytes of copies while it runs.
+    `takes` are positions among the arrays that are left: these leave, and the result joins at
+    the end. `why` says in the report why that kernel was chosen. `flops` counts operations on
+    numbers; `result` and `copies` are bytes.
     """
 
     takes: tuple[int, ...]
@@ -52,14 +41,8 @@ def contraction_steps(
 ) -> list[ExpressionStep]:
     """Return the steps that contract two or more tensors.
 
-    Parameters
-    ----------
-    request
-        Extents, dtype and what the user asks for.
-    operands
-        Letters of each: none twice in one, and none that only one has and the output lacks.
-    output
-        Letters of the result.
+    `operands` are the letters of each: none twice in one, and none that only one has and the
+    output lacks.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """How two arrays are contracted: by a plan, or by a function of numpy, and why.
 
 Letters, extents, the dtype and the machine's costs decide, so that the same expression always
-computes the same. What stands behind the costs is in ``docs/decisions/060-einsum-routes.md``.
+computes the same. The measurements behind the costs are in ``docs/decisions/060-einsum-routes.md``.
 """
 
 from __future__ import annotations
@@ -62,18 +62,8 @@ class Options:
 class Request:
     """What all steps of an expression share.
 
-    Parameters
-    ----------
-    sizes
-        The extent of each letter.
-    dtype
-        Of all tensors.
-    options
-        What the user asks for.
-    costs
-        Of the machine in force.
-    transposes_batches
-        Whether tensors may be copied to have the letters of a batch in front.
+    `sizes` has the extent of each letter; `transposes_batches` says whether tensors may be
+    copied to have the letters of a batch in front.
     """
 
     sizes: Mapping[str, int]
@@ -116,12 +106,7 @@ def _costs(machine: str | None) -> Costs:
 def choose_route(request: Request, first: str, second: str, output: str) -> tuple[Route, str]:
     """Return how to contract two arrays, and why so.
 
-    Parameters
-    ----------
-    request
-        Extents, dtype and costs.
-    first, second, output
-        Letters of the arrays, none of them of extent 0, none twice in a tensor.
+    No array has a letter twice, or one of extent 0.
 
     Examples
     --------

@@ -50,29 +50,29 @@ def einsum(
     All of numpy's notation is understood: an implicit output, an ellipsis, letters repeated in
     an operand, axes of extent 1 that are broadcast, and the format with lists of integers.
     Large contractions of float32, float64, complex64 and complex128 run by plans of ours, and so
-    do those of float16 and bfloat16, with sums in float32, rounded once. What is
-    smaller, has another dtype (integers and truth values are exact, as in numpy) or is no matrix
-    product runs by numpy; ``print(expression(...))`` shows which. It is decided by shapes and
-    dtypes alone, so that a call repeats bit by bit.
+    do those of float16 and bfloat16, with sums in float32, rounded once. Smaller ones, other dtypes
+    (integers and truth values are exact, as in numpy) and sums that are no matrix products run by
+    numpy; ``print(expression(...))`` shows which. It is decided by shapes and dtypes alone, so that
+    a call repeats bit by bit.
 
     Parameters
     ----------
     subscripts
         Such as ``"ij,jk->ik"``, or the first operand of numpy's list format.
     *operands
-        Arrays, or what numpy makes arrays of numbers of. Objects are multiplied and added as they
-        define it. Where an operand has an ``__array_function__`` of its own, it computes.
+        Arrays, or values that numpy makes arrays of numbers of. Objects are multiplied and added as
+        they define it. Where an operand has an ``__array_function__`` of its own, it computes.
     out
         Where the result goes: an array, or a tensor that exports its memory. Where it shares
         memory with an operand, the result is computed into a temporary array first, as numpy does.
         One without axes takes a number of any dtype that keeps its value, unless `optimize` is
         False.
     dtype
-        To compute in; else what numpy promotes the operands and `out` to.
+        To compute in; else the dtype that numpy promotes the operands and `out` to.
     order
         Memory layout of the result; ``"K"`` leaves it open, as None does.
     casting
-        What operands and result may be cast by.
+        The rule by which operands and result may be cast.
     threads
         That share the work of plans; see `plan`. If a number is given, numpy's BLAS takes no more
         for the steps that it does; the bound holds for the whole process meanwhile.
@@ -151,7 +151,7 @@ def tensordot(
     Parameters
     ----------
     a, b
-        Arrays, or what numpy makes arrays of numbers of.
+        Arrays, or values that numpy makes arrays of numbers of.
     axes
         How many of the last axes of `a` and the first of `b` are summed over; or two lists of
         axes, or two axes.
@@ -266,7 +266,7 @@ def _theirs(
 
 
 def forget_calls() -> None:
-    """Forget what earlier calls left: the next one of each kind is compiled and planned anew."""
+    """Forget earlier calls: the next one of each kind is compiled and planned anew."""
     _calls.clear()
     _expressions.clear()
 
@@ -279,7 +279,7 @@ def _computed(
 ) -> np.dtype[Any] | None:
     """Return the dtype to compute in, after checking that operands may be cast to it.
 
-    None is what the operands themselves have in common.
+    None is the common dtype of the operands themselves.
     """
     also = [out.dtype] if isinstance(out, np.ndarray) else []
     wanted = common_dtype([*dtypes, *also]) if dtype is None else as_dtype(dtype, "dtype")

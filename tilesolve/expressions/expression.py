@@ -40,15 +40,15 @@ class Expression:
     shape, dtype
         Of the result.
     prepare
-        For each operand what it needs before the steps; None if nothing.
+        For each operand its preparation before the steps; None if it needs none.
     steps
-        What runs, in this order.
+        The steps that run, in this order.
     index
-        What adds the axes of extent 1 to the last step's result; None if there are none.
+        The index that adds the axes of extent 1 to the last step's result; None if there are none.
     peak
         Bytes of copies and intermediate results while it runs, without operands and result.
     constants
-        Operands that calls do not give, and what was computed of them; None if there are none.
+        Operands that calls do not give, with results computed of them; None if there are none.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class Expression:
         Raises
         ------
         SizeError, DtypeError, PlanError
-            If an operand or `out` is not what the expression is for.
+            If an operand or `out` does not fit the expression.
 
         Examples
         --------

@@ -10,13 +10,7 @@ from tilesolve.contractions.errors import DtypeError
 
 
 def find_override(arguments: Iterable[object]) -> object:
-    """Return the first argument that has an `__array_function__` of its own, or None.
-
-    Examples
-    --------
-    >>> find_override((np.ones(2), np.ma.ones(2), 3)) is None
-    True
-    """
+    """Return the first argument that has an `__array_function__` of its own, or None."""
     for argument in arguments:
         own = getattr(type(argument), "__array_function__", None)
         if own is not None and own is not np.ndarray.__array_function__:
@@ -25,12 +19,7 @@ def find_override(arguments: Iterable[object]) -> object:
 
 
 def check_no_options(owner: object, **options: object) -> None:
-    """Raise `DtypeError` for an option of ours that another library would have to heed.
-
-    Examples
-    --------
-    >>> check_no_options(np.ones(2), threads=None)
-    """
+    """Raise `DtypeError` for an option of ours that another library would have to heed."""
     for name, value in options.items():
         if value is not None:
             raise DtypeError(

@@ -36,7 +36,7 @@ def einsum_path(
         ``"einsum_path"``, then the positions of the operands of each step, whose result joins at
         the end. `einsum` and `numpy.einsum` take it as `optimize`.
     report : str
-        What each step computes and the operations that it takes.
+        Each step's einsum, and the operations that it takes.
 
     Raises
     ------

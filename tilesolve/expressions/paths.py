@@ -31,7 +31,7 @@ def given_path(optimize: Any, count: int) -> Path | None:  # noqa: ANN401 - what
     Raises
     ------
     PathError
-        If it takes what is not there, or leaves more than one array.
+        If it takes arrays that are not there, or leaves more than one.
 
     Examples
     --------

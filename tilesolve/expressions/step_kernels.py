@@ -65,7 +65,7 @@ class Kernel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What one operand needs before others join: its dtype, a diagonal, letters of its own summed.
+    """The preparation of one operand: its dtype, a diagonal, a sum over letters of its own.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Preparation:
     index
         Takes the one element of each axis that is broadcast or has extent 1.
     diagonal
-        What makes each letter stand once, as a view; empty if each does.
+        The einsum that makes each letter stand once, as a view; empty if each does.
     axes
         Those that are summed over.
     dtype
@@ -161,14 +161,8 @@ class Zeros:
 class Loops:
     """A contraction of any arrays by numpy's loops.
 
-    Parameters
-    ----------
-    text
-        As einsum writes it.
-    run
-        The same in letters that numpy takes.
-    dtype
-        To compute in, also for arrays of other dtypes.
+    `text` is the contraction as einsum writes it, `run` the same in letters that numpy takes.
+    Arrays of other dtypes are computed in `dtype`, too.
 
     Examples
     --------
@@ -318,7 +312,7 @@ class Matmul:
     shape
         Of the product with its letters apart; None if it has one row and one column letter.
     axes
-        What puts them into the output's order; None if they are.
+        The order that makes them the output's; None if they are.
     threads
         That BLAS may take; as many as it likes if None.
 
@@ -396,7 +390,7 @@ class Planned:
     text
         As einsum writes it.
     plan
-        What runs.
+        The plan that runs.
     axes
         Where the plan has another order of axes than the step, that order: of the axes of each
         operand, and, for the step's result, of the axes of the plan's. An array is copied for it

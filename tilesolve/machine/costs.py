@@ -1,8 +1,8 @@
 """What a CPU's operations cost beyond bandwidth and arithmetic: one value, field by field.
 
 Each field has a unit, a meaning, a default, bounds and the command that measures it, if there is
-one. A machine file gives any of them in ``[costs]``; what it leaves out has the default. What is
-known of the defaults stands in ``docs/decisions/030-costs.md``.
+one. A machine file gives any of them in ``[costs]``; others have their defaults, whose measurements
+stand in ``docs/decisions/030-costs.md``.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Costs:
     last_cache_bytes_per_core: float = _cost(
         float(1 << 24), "bytes", "last cache that a core may count on, at most", least=1.0
     )
-    # Prefetching of what is packed next
+    # Prefetching of elements that are packed next
     aliased_pages_ratio: float = _cost(
         2.0, "ratio", "lines with 4 KiB aliasing that evict each other, to those that stay"
     )
@@ -204,7 +204,7 @@ class Costs:
         2.0, "rows that are transposed by smaller blocks"
     )
     transpose_row_slowdown: float = _slowdown(4.0, "rows that are transposed one by one")
-    # Einsum: who computes a contraction
+    # Einsum: the route of a contraction
     einsum_loop_products: float = _cost(
         float(1 << 13), "products", "contraction up to which numpy's loops are fastest"
     )
@@ -266,13 +266,7 @@ def changed_costs(costs: Costs) -> dict[str, float]:
 
 
 def measured_costs(catalogues: Iterable[Catalogue], name: str) -> dict[str, float]:
-    """Return what was measured of a cost, by dtype; of calls the median over register tiles.
-
-    Examples
-    --------
-    >>> measured_costs((), "in_place_rows_slowdown")
-    {}
-    """
+    """Return what was measured of a cost, by dtype; of calls the median over register tiles."""
     if name == "call_cycles":
         return {found.dtype: median(tile.call for tile in found.tiles) for found in catalogues}
     if name not in MEASURED_RATIOS:
@@ -284,12 +278,7 @@ def measured_costs(catalogues: Iterable[Catalogue], name: str) -> dict[str, floa
 class CostDescription(NamedTuple):
     """A cost with what is known of it; see `Costs`.
 
-    Parameters
-    ----------
-    name, value, unit, meaning
-        What it is.
-    probe
-        The subcommand that measures it; empty where none does.
+    `probe` is the subcommand that measures the cost; it is empty where none does.
     """
 
     name: str

@@ -24,19 +24,13 @@ PROC = Path("/proc")
 # whose update must not make a calibrated file foreign.
 _INSTRUCTIONS = re.compile(r"s?sse|avx|fma|f16c|amx|asimd|neon|sve|vsx")
 
-# What every CPU of an architecture has, whether or not it lists it.
+# Features of every CPU of an architecture, listed or not.
 _BASELINE = {"x86_64": "sse2", "amd64": "sse2", "aarch64": "asimd", "arm64": "asimd"}
 
 
 @dataclass(frozen=True, slots=True)
 class DetectedCache:
-    """A data cache as reported; None is unknown.
-
-    Examples
-    --------
-    >>> DetectedCache(1, 32768).ways is None
-    True
-    """
+    """A data cache as reported; None is unknown."""
 
     level: int
     size: int | None = None
@@ -101,17 +95,9 @@ class DetectedCpu:
 
 
 def detect_cpu(root: Path = SYS, proc: Path = PROC) -> DetectedCpu:
-    """Return what is known of this CPU.
+    """Return the figures that are known of this CPU.
 
-    Parameters
-    ----------
-    root, proc
-        Where sysfs and procfs are mounted.
-
-    Examples
-    --------
-    >>> detect_cpu().cores >= 1
-    True
+    `root` and `proc` are where sysfs and procfs are mounted.
     """
     said = _first_block(proc / "cpuinfo")
     folder = _core_folder(root)

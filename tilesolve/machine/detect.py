@@ -69,10 +69,7 @@ def detect(root: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
     assumed. AMD's cores since family 17h, and Hygon's, have a victim L3; every other cache counts
     as inclusive.
 
-    Parameters
-    ----------
-    root, proc
-        Where sysfs and procfs are mounted.
+    `root` and `proc` are where sysfs and procfs are mounted.
 
     Examples
     --------

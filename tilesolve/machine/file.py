@@ -258,12 +258,7 @@ def _costs(data: Mapping[str, Any], sources: dict[str, Source]) -> Costs:
 def read_toml(text: str, origin: str) -> dict[str, Any]:
     """Return the fields of the machine that a TOML text describes.
 
-    Parameters
-    ----------
-    text
-        The document.
-    origin
-        What errors begin with.
+    Errors begin with `origin`.
 
     Raises
     ------
@@ -291,14 +286,7 @@ def read_toml(text: str, origin: str) -> dict[str, Any]:
 
 
 def impossible_kernels(text: str) -> tuple[str, ...]:
-    """Return what is said of kernels of a machine file that are faster than its measured peak.
-
-    Examples
-    --------
-    >>> from tilesolve.machine.places import named_text
-    >>> impossible_kernels(named_text("i7-6700k")[0])
-    ()
-    """
+    """Return what is said of kernels of a machine file that are faster than its measured peak."""
     return _possible_catalogues(_machine_fields(tomllib.loads(text)))[1]
 
 

@@ -54,11 +54,6 @@ def split_catalogues(
     """Return the catalogues that a measured peak allows, and what is said of the others.
 
     One impossible figure shows that the clock was misread, for the other tiles of the dtype too.
-
-    Examples
-    --------
-    >>> split_catalogues((), (), 4e9)
-    ((), ())
     """
     told = []
     for one in catalogues:

@@ -27,13 +27,7 @@ _makers: dict[tuple[Family, bool], subprocess.Popen[bytes]] = {}
 
 
 def code_folder() -> Path:
-    """Return where object files are kept.
-
-    Examples
-    --------
-    >>> code_folder().name
-    'code'
-    """
+    """Return where object files are kept."""
     return kept_folder("code")
 
 
@@ -67,12 +61,7 @@ def start_compiling(family: Family, *, packed: bool) -> None:
     the family's other kernels, for later runs. `load_kernels` waits for the kernels that it needs,
     or compiles them itself.
 
-    Parameters
-    ----------
-    family
-        The kernels' family.
-    packed
-        Whether those that read copies alone are wanted, or those that read operands in place.
+    `packed` asks for the kernels that read packed copies, not for those that read in place.
 
     Examples
     --------
@@ -103,14 +92,9 @@ def start_compiling(family: Family, *, packed: bool) -> None:
 def load_kernels(family: Family, *, packed: bool) -> LoadedCode:
     """Return kernels of a family: from memory, from disk, or compiled now and kept in both.
 
-    What is on disk is used as `make_object` says.
+    A file on disk is used as `make_object` says.
 
-    Parameters
-    ----------
-    family
-        The kernels' family.
-    packed
-        Whether those that read copies alone are wanted, or those that read operands in place.
+    `packed` asks for the kernels that read packed copies, not for those that read in place.
 
     Examples
     --------

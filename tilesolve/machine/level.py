@@ -61,13 +61,13 @@ class Level:
         Seconds that a load waits for a line of this level; None if not known. It orders variants by
         their working sets, and is no part of a plan's price.
     start
-        Seconds that a run of lines side by side takes beyond what each of its lines takes; None if
+        Seconds that a run of lines side by side takes beyond the time of its lines; None if
         not known. Where hardware prefetches, its first line waits.
     strided
-        Pairs of a stride in lines and the share of what a line at a random place takes that each
-        line takes where all are so far apart, by growing strides; empty if not known.
+        Pairs of a stride in lines and the time of a line at that stride, as a share of that of a
+        line at a random place, by growing strides; empty if not known.
     ahead, fetched
-        Lines up to which hardware prefetches ahead, and those that an access has it fetch.
+        Lines up to which hardware prefetches ahead, and lines that it fetches for an access.
 
     Examples
     --------
@@ -235,12 +235,7 @@ a second, got 1e-09
 
 
 def check_count(where: str, field: str, value: object) -> None:
-    """Refuse what is no integer of at least 1 that 64 bits hold.
-
-    Examples
-    --------
-    >>> check_count("machine 'm'", "cores", 2)
-    """
+    """Refuse what is no integer of at least 1 that 64 bits hold."""
     if type(value) is not int or value < 1:
         raise MachineError(f"{where}: {field} must be a positive integer, got {value!r}")
     if value >= 2**63:

@@ -37,11 +37,6 @@ class Microkernel:
         Cycles that one of columns read in place costs each time it enters the first.
     in_place_rows_slowdown, in_place_columns_slowdown
         How many times as long the inner loop takes where rows, or columns, are read in place.
-
-    Examples
-    --------
-    >>> Microkernel(rows=24, columns=8).rows
-    24
     """
 
     rows: int
@@ -99,16 +94,8 @@ def measured_microkernel(
 ) -> Microkernel:
     """Return a measured register tile as plans count with it.
 
-    Parameters
-    ----------
-    machine
-        Whose costs hold for what the catalogue does not have.
-    catalogue
-        That the tile belongs to.
-    tile
-        The register tile.
-    adds
-        Whether calls may have to add to C.
+    Where the catalogue lacks a figure, the machine's costs hold. `adds` says whether calls may
+    have to add to C.
 
     Examples
     --------

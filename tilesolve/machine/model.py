@@ -56,7 +56,8 @@ class Machine:
     catalogues
         Measured microkernels, by dtype; the register tiles of the others are documented defaults.
     costs
-        Of packing, reading in place, page visits and the like. What a catalogue has counts before.
+        Of packing, reading in place, page visits and the like. Figures of a catalogue count before
+        them.
 
     Examples
     --------
@@ -163,8 +164,8 @@ class Machine:
     def bandwidth(self, level: Level, threads: int) -> float:
         """Return the bytes per second that so many threads together move at a level.
 
-        Where that was not measured, each core moves at a cache what one alone does, and all of
-        them together move from memory what one does.
+        Where that was not measured, each core has at a cache the rate of one alone, and all of them
+        together have at memory the rate of one.
 
         Examples
         --------
@@ -322,7 +323,7 @@ class Machine:
         text
             The TOML document.
         origin
-            What an error calls the document, such as its path.
+            The name of the document in errors, such as its path.
 
         Raises
         ------
@@ -347,7 +348,7 @@ class Machine:
     def detect(cls) -> Self:
         """Return this computer as sysfs and cpuid describe it; bandwidths are assumed.
 
-        What a source reports as 0 or not at all is unknown and takes a documented default,
+        A figure that is reported as 0 or not at all is unknown and takes a documented default,
         which `source` then calls ``"assumed"``.
 
         Examples
@@ -437,13 +438,7 @@ class Machine:
 
 
 class Found(NamedTuple):
-    """A machine, why it is in force, and what is wrong with a file that is not used for it.
-
-    Examples
-    --------
-    >>> Machine.find("i7-6700k").problem
-    ''
-    """
+    """A machine, why it is in force, and what is wrong with a file that is not used for it."""
 
     machine: Machine
     why: Literal["argument", "TILESOLVE_MACHINE", "calibrated file", "detection"]

@@ -24,11 +24,6 @@ def machine_file() -> Path:
 
     The name carries the CPU's fingerprint, so that a home directory shared by different
     computers keeps one file for each.
-
-    Examples
-    --------
-    >>> machine_file().suffix
-    '.toml'
     """
     here = detect_cpu()
     return machine_folder() / f"{here.name}-{here.fingerprint}.toml"

@@ -1,6 +1,6 @@
 """The grid of tile sizes and loop orders: register tiles doubled up to the extent, or the extent.
 
-A grid does not ask whether tiles fit: what overflows a cache is to be seen, too.
+A grid does not ask whether tiles fit: it shows tiles that overflow a cache, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Grid:
     solution
         The solver's, whose threads divide the same letter and that writes C in the same way.
     setting
-        What that was solved for.
+        The setting that it was solved in.
     choice
         The loops around each tile.
     options
@@ -68,14 +68,8 @@ class Grid:
 class Tiled:
     """A tiling of a grid.
 
-    Parameters
-    ----------
-    grid, chains
-        Its loops, and the tiles of each class.
-    seconds
-        What it is priced before tiles become boxes of letters.
-    fits
-        Whether it keeps all limits.
+    `chains` are the tiles of each class. `seconds` is the price before tiles become boxes of
+    letters. `fits` says whether the tiling keeps all limits.
     """
 
     grid: Grid
@@ -113,12 +107,7 @@ def make_interleaved_grids(solution: Solution, seed: int) -> list[Grid]:
     between each other. Of a convolution, filters may stand between the rows of the output and its
     columns.
 
-    Parameters
-    ----------
-    solution
-        As `make_grids` takes it.
-    seed
-        Of the draw of orders.
+    `seed` is that of the draw of orders.
 
     Examples
     --------
@@ -170,14 +159,8 @@ def _chains(setting: Setting, choice: Choice, index: str) -> tuple[Chain, ...]:
 def draw_tilings(grids: Sequence[Grid], count: int, seed: int) -> Iterator[Tiled]:
     """Yield tilings of some grids, from all ranges of prices in turns, the fastest range first.
 
-    Parameters
-    ----------
-    grids
-        Each gives as many tilings, where it has so many.
-    count
-        How many are wanted; some more are yielded, as different tilings may be the same nest.
-    seed
-        The same one draws the same tilings.
+    Each grid gives as many tilings, where it has so many. A few more than `count` are yielded,
+    as different tilings may be the same nest. The same seed draws the same tilings.
     """
     draw = random.Random(seed)
     each = max(1, TILINGS_PER_VARIANT * count // max(1, len(grids)))

@@ -1,7 +1,7 @@
 """Orders with ties: ranks, how far two orders agree, and what the first few of one are worth.
 
-Who is tied takes the mean of the places that it shares, never the best of them. Who is picked by
-some rounds is judged by others: the least of many medians is partly luck.
+Tied variants take the mean of the places that they share, never the best of them. A variant that is
+picked by some rounds is judged by others: the least of many medians is partly luck.
 """
 
 from __future__ import annotations
@@ -25,13 +25,7 @@ def mean_ranks(scores: Sequence[float]) -> list[float]:
 
 
 def count_ties(scores: Sequence[float]) -> int:
-    """Return how many have the score of another one.
-
-    Examples
-    --------
-    >>> count_ties([0.2, 0.1, 0.2])
-    2
-    """
+    """Return how many have the score of another one."""
     return sum(scores.count(one) > 1 for one in list(scores))
 
 
@@ -73,14 +67,10 @@ def best_of_first(
 ) -> float:
     """Return the seconds of the fastest of the first few by some scores.
 
-    Where a tie leaves open who is among them, it is the mean over all that may be.
+    Where a tie leaves open which are among them, it is the mean over all possible ones.
 
-    Parameters
-    ----------
-    scores, seconds, count
-        Of all; the fastest of so many is picked by its seconds.
-    judged
-        Other seconds of the same, by which the picked one is judged.
+    The fastest of the first `count` is picked by its seconds. `judged` are other seconds of the
+    same variants, by which the picked one is judged.
 
     Examples
     --------
@@ -105,8 +95,8 @@ def best_of_first(
 def halve_rounds(rounds: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
     """Return median seconds by each half of the rounds; who has too few counts with all of them.
 
-    Rounds 1, 4, 5, 8 and so on are a half, 2, 3, 6, 7 the other one: what runs in turns, every
-    other time in reverse, runs as often early as late in both.
+    Rounds 1, 4, 5, 8 and so on are a half, 2, 3, 6, 7 the other one: variants that run in turns,
+    every other time in reverse, run as often early as late in both.
 
     Examples
     --------

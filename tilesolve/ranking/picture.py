@@ -14,7 +14,7 @@ from tilesolve.show.pictures import BLUE, GREEN, GREY, INK, ORANGE, RED, check_p
 def draw_ranking(found: Standings, path: str | os.PathLike[str]) -> None:
     """Draw the speed of picks as shares of the fastest variant measured.
 
-    The slowest variant, the median of those that nobody tuned, what each ranker would take, the
+    The bars are the slowest variant, the median of the untuned ones, each ranker's first one, the
     solver's plan, and the fastest.
 
     Parameters

@@ -40,14 +40,8 @@ ORDER = ("K", "N", "M")
 class Tiles:
     """The tiles of a variant.
 
-    Parameters
-    ----------
-    outer
-        Iterations of M, N and K in a tile.
-    inner
-        Iterations of each of them in the tile inside.
-    divided
-        The letter whose outermost loop threads divide; None for one thread.
+    `outer` and `inner` are iterations, `outer` of M, N and K, `inner` of each of them in the
+    tile inside. Threads divide the outermost loop of the letter `divided`; None for one thread.
     """
 
     outer: tuple[int, ...]
@@ -91,12 +85,7 @@ def vary_like_polydl(best: Solution, count: int, seed: int) -> Iterator[tuple[So
 
     Operands are packed where that repays it: the paper's lie in blocks before.
 
-    Parameters
-    ----------
-    best
-        The solver's solution.
-    count, seed
-        Variants at most, and the seed of the draw where there are more.
+    There are `count` variants at most; `seed` draws them where there are more.
 
     Raises
     ------

@@ -54,14 +54,9 @@ WITHIN = (
 class BlockedLayer:
     """A convolution by what its letters are to PolyDL.
 
-    Parameters
-    ----------
-    letters
-        Of each loop around the microkernel, innermost first.
-    width
-        The letter of the microkernel's rows of the output.
-    blocks
-        Iterations of filters and channels in a block, as pairs.
+    `letters` are those of each loop around the microkernel, innermost first; `width` is the
+    letter of the microkernel's rows of the output; `blocks` are the iterations of filters and
+    channels in a block.
 
     Examples
     --------
@@ -135,9 +130,8 @@ class Loops:
 def polydl_loops(problem: Problem) -> list[Loops]:
     """Return the loops that PolyDL's rule gives for a convolution, in its order.
 
-    A tile of all rows is in the first of the orders of tiles what Fig. 8 is, and is left out. In
-    the second, tiles of any rows run as one another; the paper counts them, so that there are 5 to
-    21.
+    In the first order of tiles, a tile of all rows gives the loops of Fig. 8, and is left out. In
+    the second, tiles of any rows run alike; the paper counts them, so that there are 5 to 21.
 
     Raises
     ------
@@ -169,12 +163,7 @@ def vary_convolution(best: Solution, count: int, seed: int) -> Iterator[tuple[So
 
     Operands that are packed are packed for an image at a time: the paper's lie in blocks before.
 
-    Parameters
-    ----------
-    best
-        The solver's solution.
-    count, seed
-        Variants at most, and the seed of the draw where there are more.
+    There are `count` variants at most; `seed` draws them where there are more.
 
     Raises
     ------

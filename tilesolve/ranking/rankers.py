@@ -28,20 +28,7 @@ class Ranker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A ranker that is a function of a plan.
-
-    Parameters
-    ----------
-    name
-        What it is called.
-    cost
-        Returns the score of a plan.
-
-    Examples
-    --------
-    >>> Rule("calls", lambda plan: plan.price.calls).name
-    'calls'
-    """
+    """A ranker that is a function of a plan."""
 
     name: str
     cost: Callable[[Plan], float]
@@ -89,11 +76,6 @@ def find_ranker(by: str | Ranker) -> Ranker:
     ------
     PlanError
         If there is none of that name.
-
-    Examples
-    --------
-    >>> find_ranker("price").name
-    'price'
     """
     if not isinstance(by, str):
         if not isinstance(getattr(by, "name", None), str) or not callable(getattr(by, "score", 0)):

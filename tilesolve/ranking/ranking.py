@@ -51,7 +51,7 @@ class Ranking(Standings):
     by
         The ranker whose order it is.
     variants
-        In that order.
+        In that order; of equal scores the solver's plan, then runners-up.
     scores
         For each ranker its scores of the variants, as pairs; the less, the better.
     rounds
@@ -59,7 +59,7 @@ class Ranking(Standings):
     lacking
         Rankers that could not say anything, and why, as pairs.
     clock
-        Where they were measured.
+        Where they were measured; None where none was, or an older file does not say so.
 
     Examples
     --------

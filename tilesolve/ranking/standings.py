@@ -34,17 +34,7 @@ MEASURED = "measured"
 class Clock:
     """Where seconds were measured.
 
-    Parameters
-    ----------
-    cpu
-        The fingerprint of the CPU.
-    version
-        That of the package whose code ran.
-
-    Examples
-    --------
-    >>> Clock.here().version == __version__
-    True
+    `cpu` is the CPU's fingerprint, `version` that of the package.
     """
 
     cpu: str
@@ -58,22 +48,9 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """Variants of a plan in the order of a ranker, the best first.
+    """Variants in the order of a ranker, what each ranker says of them, and what they took.
 
-    Parameters
-    ----------
-    by
-        The ranker whose order it is.
-    variants
-        In that order; of equal scores the solver's plan, then runners-up.
-    scores
-        For each ranker its scores of the variants, as pairs; the less, the better.
-    rounds
-        Seconds of each variant in each round; none for those that were not run.
-    lacking
-        Rankers that could not say anything, and why, as pairs.
-    clock
-        Where they were measured; None where none was, or an older file does not say so.
+    The fields are those of `Ranking`, which adds the runs.
 
     Examples
     --------
@@ -216,14 +193,10 @@ class Standings:
         """Return by which share the best of the first few is slower than the fastest measured.
 
         Of the variants that were measured. Where a ranker ties variants it is the mean over all
-        that may be among the first. Who is picked by half of the rounds is judged by the others.
+        that may be among the first. Half of the rounds pick a variant, the others judge it.
 
-        Parameters
-        ----------
-        count
-            How many are run in the hope that one is fast.
-        by
-            The ranker that says which; that of the ranking if None.
+        `count` variants are run in the hope that one is fast; the ranker `by` says which,
+        that of the ranking if None.
         """
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise PlanError(f"count must be 1 or more first variants, got {count!r:.80}")

@@ -22,14 +22,7 @@ def write_ranking(found: Standings) -> str:
 
 
 def describe_around(plan: Plan) -> str:
-    """Return the loops around a plan's tiles, nearest cache first; a dash for no tile of its own.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> describe_around(plan("ik-ij-jk", 8, "i7-6700k", cache=False)).count(" ")
-    2
-    """
+    """Return the loops around a plan's tiles, nearest cache first; a dash for no tile."""
     return " ".join(first or "-" for first in plan.choice)
 
 

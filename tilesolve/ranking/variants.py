@@ -25,14 +25,8 @@ SOLVER, RUNNER_UP, GRID, POLYDL = "solver", "runner-up", "grid", "polydl"
 class Variant:
     """A plan among others of its problem.
 
-    Parameters
-    ----------
-    kind
-        Where it comes from: ``solver``, ``runner-up``, ``grid`` or ``polydl``.
-    plan
-        The plan.
-    fits
-        Whether its tiles keep all limits: what does not fit a cache is ranked, too.
+    `kind` is ``solver``, ``runner-up``, ``grid`` or ``polydl``. `fits` says whether its tiles
+    keep all limits: a plan that does not fit a cache is ranked, too.
     """
 
     kind: str
@@ -54,7 +48,7 @@ def list_variants(
     Parameters
     ----------
     problem, machine, threads
-        What is computed where, by how many cores.
+        The problem, and the machine and the cores that compute it.
     count
         Variants at most. Runners-up are half of them at most; the others are drawn from the grid of
         tile sizes, loops and letters that threads divide, from all ranges of prices alike.

@@ -72,14 +72,7 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
 
 def suite_table(name: str, problems: Mapping[str, Problem]) -> Table:
-    """Return a suite's problems: sizes, work, bytes of all tensors, and their ratio.
-
-    Examples
-    --------
-    >>> from tilesolve.contractions.problem import Problem
-    >>> len(suite_table("mine", {"gemm": Problem.of("ij-ik-kj", 64)}).rows)
-    1
-    """
+    """Return a suite's problems: sizes, work, bytes of all tensors, and their ratio."""
     return Table(
         f"Suite {name}",
         {

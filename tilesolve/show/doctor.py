@@ -70,21 +70,9 @@ EXTRAS = {
 class Row:
     """One finding.
 
-    Parameters
-    ----------
-    what, value
-        A figure and its value, as text.
-    source
-        Where the value comes from, or its state.
-    mend
-        The command that would better it; empty if nothing needs to.
-    bad
-        Whether something needed is missing or damaged.
-
-    Examples
-    --------
-    >>> Row("cores in force", "2").bad
-    False
+    `source` says where the value comes from, or its state; `mend` is the command that would
+    better it, empty if nothing needs to; `bad` says whether something needed is missing or
+    damaged.
     """
 
     what: str
@@ -96,13 +84,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Findings about one thing.
-
-    Examples
-    --------
-    >>> Section("processor", (Row("cores in force", "2"),)).title
-    'processor'
-    """
+    """Findings about one thing."""
 
     title: str
     rows: tuple[Row, ...]
@@ -110,13 +92,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All findings.
-
-    Examples
-    --------
-    >>> Diagnosis((Section("tea", (Row("cup", "empty", bad=True),)),)).healthy
-    False
-    """
+    """All findings."""
 
     sections: tuple[Section, ...]
 
@@ -133,10 +109,7 @@ class Diagnosis:
 def diagnose(root: Path = SYS, proc: Path = PROC) -> Diagnosis:
     """Examine this computer and this installation.
 
-    Parameters
-    ----------
-    root, proc
-        Where sysfs and procfs are mounted.
+    `root` and `proc` are where sysfs and procfs are mounted.
 
     Examples
     --------

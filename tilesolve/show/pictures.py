@@ -57,10 +57,6 @@ def check_drawing(path: str | os.PathLike[str]) -> None:
     ------
     PictureError
         If matplotlib is not installed, or does not work.
-
-    Examples
-    --------
-    >>> check_drawing("page.html")
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise PictureError(

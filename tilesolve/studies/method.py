@@ -28,17 +28,17 @@ def find_problems(job: Job) -> Mapping[str, Case[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What studies differ in.
+    """How one kind of study differs from others.
 
     Parameters
     ----------
     record
-        Holds what is found.
+        Holds the results.
     study
         Studies a case for a machine, by a procedure, with so many plans. A `BenchmarkError` says
         that a result is wrong, any other one why the case cannot be studied.
     report
-        Returns what there is to show.
+        Returns the report of the results.
     plans
         How many there are, unless another number is asked for.
     count_runs
@@ -64,14 +64,7 @@ class Method:
 def carry_out(method: Method, job: Job, plans: int | None) -> bool:
     """Study the cases that a job names, show what was found, and write what is asked for.
 
-    Parameters
-    ----------
-    method
-        What is done with each.
-    job
-        The cases, how to measure, and what to write.
-    plans
-        How many run of each case; None for the usual number.
+    `plans` is how many run of each case; None is the method's usual number.
 
     Returns
     -------

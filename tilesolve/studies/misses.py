@@ -71,19 +71,7 @@ RULES: tuple[Rule, ...] = ("distance", "listing3")
 class Row:
     """Lines of each tensor that one level missed: simulated, and predicted by both rules.
 
-    Parameters
-    ----------
-    level
-        Which missed them.
-    simulated, distance, listing3
-        Lines of each tensor, output first.
-    share
-        The part of the nest that was simulated.
-
-    Examples
-    --------
-    >>> Row("L1", (100, 50), (110.0, 55.0), (150.0, 75.0)).ratio
-    1.1
+    Counts are of each tensor, output first; `share` is the part of the nest that was simulated.
     """
 
     level: str
@@ -108,11 +96,6 @@ def describe_caches(machine: Machine) -> list[CacheShape]:
 
     A cache whose sets are no power of two, which no plain bits of an address can number, is
     taken as fully associative.
-
-    Examples
-    --------
-    >>> [shape.ways for shape in describe_caches(Machine.load("e5-2680v4"))]
-    [8, 8, None]
     """
     found = []
     for level in machine.caches:
@@ -132,12 +115,7 @@ def compare_misses(
     Nearer than its copy an operand is missed by the calls; at the copy's level and beyond by
     the packing that reads the source, and by calls whose copy has been thrown out.
 
-    Parameters
-    ----------
-    problem, nest, machine
-        What is run where.
-    budget
-        As `simulate` takes it.
+    `budget` is as `simulate` takes it.
     """
     simulated = simulate(problem, nest, describe_caches(machine), budget)
     lines = simulated.lines

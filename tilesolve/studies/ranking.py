@@ -45,13 +45,7 @@ RANKING_UNITS = (
 
 @dataclass(frozen=True, slots=True)
 class RankedCase(Outcome):
-    """The ranking of one problem, all variants measured.
-
-    Parameters
-    ----------
-    ranking
-        None if there is none.
-    """
+    """The ranking of one problem, all variants measured."""
 
     ranking: Ranking | None = None
 
@@ -145,13 +139,7 @@ def _cells(found: Ranking, ranker: str) -> tuple[str, str, str]:
 
 
 def summarize_rankings(rankings: Sequence[Ranking]) -> dict[str, str]:
-    """Return what the rankings of many problems come to.
-
-    Examples
-    --------
-    >>> summarize_rankings([])
-    {}
-    """
+    """Return what the rankings of many problems come to."""
     if not rankings:
         return {}
     shares = [1 / (1 + one.excess) for one in rankings]

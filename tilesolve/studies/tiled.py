@@ -40,16 +40,8 @@ TILING_UNITS = (
 class Tiling:
     """Tiles of a nest that were run.
 
-    Parameters
-    ----------
-    kind
-        Where they come from.
-    loops
-        Of each statement.
-    score
-        Predicted seconds.
-    seconds
-        Of each round.
+    `loops` has those of each statement, `score` the predicted seconds, `seconds` those of
+    each round.
     """
 
     kind: str
@@ -67,10 +59,7 @@ class Tiling:
 class TiledNest(Outcome):
     """What a study of one nest found.
 
-    Parameters
-    ----------
-    tilings
-        The planned one first.
+    The planned tiling comes first.
 
     Examples
     --------

@@ -98,17 +98,10 @@ def draw_plans(best: Plan, count: int, seed: int = 1, *, near: bool = False) -> 
     """Return different plans with tiles drawn at random that keep all limits.
 
     Each tile is a multiple of the nearer one; the logarithm of the ratio is uniform. Half of the
-    plans pack both operands, the others those that the given plan packs.
+    plans pack both operands, the others pack the operands that the given plan packs.
 
-    Parameters
-    ----------
-    best
-        The plan to vary.
-    count, seed
-        How many plans, and the seed of the draw.
-    near
-        Whether loops are the given plan's, and tiles differ from its own by `NEARBY_FACTOR` at
-        most; else both are arbitrary.
+    If `near`, loops are the given plan's, and tiles differ from its own by `NEARBY_FACTOR` at
+    most; else both are arbitrary.
     """
     draw = random.Random(seed)
     setting = best.setting
@@ -156,16 +149,9 @@ def change_tiles(
 ) -> Plan:
     """Return a plan with other loops and tiles.
 
-    Parameters
-    ----------
-    best
-        The plan to vary.
-    setting
-        What it was solved for.
-    choice, chains
-        The loops around each tile, and the tiles of each class.
-    copied
-        Whether both operands are packed; else those that are in the given plan.
+    `setting` is the setting that the best plan was solved in; `choice` has the loops around each
+    tile, `chains` the tiles of each class. If `copied`, both operands are packed; else the operands
+    that the best plan packs.
     """
     tiles = nest_of(setting, choice, chains)
     source = tiles if copied else best.nest

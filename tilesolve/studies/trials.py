@@ -79,10 +79,7 @@ def make_trial(kind: str, plan: Plan, seconds: Sequence[float], *, ended: bool =
 class Study(Outcome):
     """What a study found.
 
-    Parameters
-    ----------
-    trials
-        The solver's plan first.
+    The solver's plan comes first.
 
     Examples
     --------

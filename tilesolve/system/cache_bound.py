@@ -32,17 +32,7 @@ _unseen: dict[Path, int] = {}
 class KeptFile:
     """A file that is kept.
 
-    Parameters
-    ----------
-    used
-        When it was last read or written, in nanoseconds.
-    path, size
-        Where it is, and its bytes.
-
-    Examples
-    --------
-    >>> KeptFile(0, Path("a.o"), 10).size
-    10
+    `used` is when it was last read or written, in nanoseconds; `size` is in bytes.
     """
 
     used: int
@@ -75,13 +65,7 @@ def cache_limit() -> int:
 
 
 def list_kept(root: Path, name: str) -> list[KeptFile]:
-    """Return the files of one of the folders of what is kept; a folder that is missing has none.
-
-    Examples
-    --------
-    >>> list_kept(Path("/no/such/folder"), "plans")
-    []
-    """
+    """Return the files of one of the folders of what is kept; a folder that is missing has none."""
     found = []
     for path in (root / name).glob(KEPT[name]):
         with contextlib.suppress(OSError):  # another process has removed it
@@ -91,27 +75,17 @@ def list_kept(root: Path, name: str) -> list[KeptFile]:
 
 
 def note_use(path: Path) -> None:
-    """Note that a file was used now, so that others go before it.
-
-    Examples
-    --------
-    >>> note_use(Path("/no/such/folder/file"))
-    """
+    """Note that a file was used now, so that others go before it."""
     with contextlib.suppress(OSError):  # in a folder that cannot be written nothing goes
         os.utime(path)
 
 
 def bound_cache(written: Path) -> None:
-    """Remove what was not used for longest, if a file that was written makes it too much.
+    """Remove the files that were not used for longest, if a new one makes them too many.
 
-    All folders beside that of the file count; what killed writers left there goes. A process looks
-    at them when it has written its first file, and then whenever it has written so much that it may
-    matter.
-
-    Parameters
-    ----------
-    written
-        The file.
+    All folders beside that of the file count; files that killed writers left there are removed. A
+    process looks at them when it has written its first file, and then whenever it has written so
+    much that it may matter.
 
     Raises
     ------

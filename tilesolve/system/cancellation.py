@@ -34,7 +34,7 @@ _stops: dict[int, Stop] = {}
 class Stop:
     """What ends jobs early that other threads run.
 
-    As a context it is known to deadlines, and to what ends the calling thread's own runs; none of
+    As a context it hears deadlines, and the word that ends the calling thread's own runs; none of
     its jobs outlives the block.
 
     Examples
@@ -67,7 +67,7 @@ class Stop:
     def run(self, job: Callable[[], object]) -> object:
         """Run a job in the calling thread, unless it has been ended before."""
         before, _here.stop = _here.stop, self
-        self._begun.append(None)  # before the look: `end` waits for whoever did not see the word
+        self._begun.append(None)  # before the look: `end` waits for threads that missed the word
         try:
             return None if self.word.value else job()
         finally:
@@ -93,25 +93,13 @@ class Stop:
 
 
 def stop_address() -> int:
-    """Return the address of the word that ends runs of the calling thread once it is not 0.
-
-    Examples
-    --------
-    >>> stop_address() == CANCEL_ADDRESS
-    True
-    """
+    """Return the address of the word that ends runs of the calling thread once it is not 0."""
     stop = _here.stop
     return CANCEL_ADDRESS if stop is None else ctypes.addressof(stop.word)
 
 
 def is_stopped() -> bool:
-    """Return whether the calling thread is to end what it does.
-
-    Examples
-    --------
-    >>> is_stopped()
-    False
-    """
+    """Return whether the calling thread is to end what it does."""
     stop = _here.stop
     return bool(_WORD.value if stop is None else stop.word.value)
 
@@ -121,11 +109,6 @@ def deadline(seconds: float) -> Iterator[Callable[[], bool]]:
     """End all runs of plans in this process after so many seconds.
 
     The output of a run that ended early is undefined. Deadlines do not nest.
-
-    Parameters
-    ----------
-    seconds
-        From now on.
 
     Yields
     ------

@@ -37,15 +37,15 @@ def check_output(
     Parameters
     ----------
     out
-        What the user gave.
+        The user's argument.
     name
-        What messages call it.
+        Its name in messages.
     shape, letters
         Of the result, and the letter of each axis if axes have letters.
     dtype, whose
-        The dtype that it must have, if any, and what messages call that.
+        The dtype that it must have, if any, and its name in messages.
     operands
-        What may share no memory with it, by name.
+        Arrays that may share no memory with it, by name.
 
     Raises
     ------
@@ -74,7 +74,7 @@ the result has 4
                 f"the result has {shape[axis]}"
             )
         raise SizeError(f"{name} has the shape {out.shape}, the result has {shape}")
-    # Small calls pass here: what holds costs no call of a function.
+    # Small calls pass here: a check that holds calls no function.
     if dtype is not None and out.dtype != dtype:
         check_dtype(out, name, dtype, whose)
     if not out.flags.writeable:
@@ -127,13 +127,7 @@ def check_threads(value: object) -> int:
 
 
 def check_tries(value: object) -> int:
-    """Return a number of tries if it is one.
-
-    Examples
-    --------
-    >>> check_tries(10)
-    10
-    """
+    """Return a number of tries if it is one."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1:
         return int(value)
     raise PlanError(f"tries must be a positive integer, got {value!r}")
@@ -191,7 +185,8 @@ einsum takes numbers, booleans and objects
 def as_array(value: npt.ArrayLike, number: int) -> Array:
     """Return an operand as an array.
 
-    What is no array becomes one of objects only where each of them is a number, such as a fraction.
+    Another value becomes an array of objects only where each of them is a number, such as a
+    fraction.
 
     Examples
     --------

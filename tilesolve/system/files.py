@@ -83,13 +83,7 @@ def is_switched_on(name: str) -> bool:
 
 
 def config_dir() -> Path:
-    """Return the folder of settings and machine files, which need not exist yet.
-
-    Examples
-    --------
-    >>> config_dir().is_absolute()
-    True
-    """
+    """Return the folder of settings and machine files, which need not exist yet."""
     import platformdirs
 
     given = read_setting("TILESOLVE_CONFIG_DIR")
@@ -97,13 +91,7 @@ def config_dir() -> Path:
 
 
 def cache_dir() -> Path:
-    """Return the folder of plans and compiled code, which need not exist yet.
-
-    Examples
-    --------
-    >>> cache_dir().is_absolute()
-    True
-    """
+    """Return the folder of plans and compiled code, which need not exist yet."""
     import platformdirs
 
     given = read_setting("TILESOLVE_CACHE_DIR")
@@ -218,10 +206,6 @@ def make_folder(folder: Path) -> None:
     ------
     OSError
         If that is not possible.
-
-    Examples
-    --------
-    >>> make_folder(Path("/"))
     """
     if not folder.is_dir():
         make_folder(folder.parent)
@@ -233,15 +217,15 @@ def write_atomically(
 ) -> None:
     """Write a file so that a reader, at any moment, finds the old content or the new one.
 
-    The content goes to a new file beside `path`, which then takes its place in one step. What
-    stops it in between leaves the old file as it was. Missing folders are made.
+    The content goes to a new file beside `path`, which then takes its place in one step. If
+    anything stops it in between, the old file is as it was. Missing folders are made.
 
     Parameters
     ----------
     path
         The file; a symbolic link stays one, and the file it points to is replaced.
     content
-        What it will hold; text is written as UTF-8.
+        Its new content; text is written as UTF-8.
     mode
         The permissions of the file, without those that the process takes away from all files.
 
@@ -281,12 +265,7 @@ def write_atomically(
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that killed writers left in a folder of tilesolve's own.
-
-    Examples
-    --------
-    >>> remove_leftovers(Path("/no/such/folder"))
-    """
+    """Remove the temporary files that killed writers left in a folder of tilesolve's own."""
     for path in folder.glob(f".*.{'[0-9a-f]' * 8}.tmp"):
         with suppress(OSError):  # its writer has removed it, or nobody may
             if time.time() - path.stat().st_mtime > LEFTOVER_SECONDS:
@@ -319,12 +298,7 @@ def hold_lock(path: str | os.PathLike[str], *, wait_seconds: float = 0.0) -> Ite
     the process ends, however it ends; the empty lock file stays, as removing it would let two
     processes lock different files of one name.
 
-    Parameters
-    ----------
-    path
-        The file that is going to be written.
-    wait_seconds
-        How long to wait for another to release it.
+    `wait_seconds` is how long to wait for another process to release it.
 
     Raises
     ------

@@ -49,12 +49,6 @@ def tell_of_compiling() -> Iterator[None]:
     ------
     SettingError
         If ``TILESOLVE_PROGRESS`` says neither on nor off.
-
-    Examples
-    --------
-    >>> with tell_of_compiling():
-    ...     print("compiled")
-    compiled
     """
     with _tell_of(_compiling):
         yield
@@ -62,14 +56,7 @@ def tell_of_compiling() -> Iterator[None]:
 
 @contextmanager
 def tell_of_planning() -> Iterator[None]:
-    """Tell of planning, as `tell_of_compiling` does.
-
-    Examples
-    --------
-    >>> with tell_of_planning():
-    ...     print("planned")
-    planned
-    """
+    """Tell of planning, as `tell_of_compiling` does."""
     with _tell_of(_planning):
         yield
 

@@ -8,13 +8,7 @@ from pathlib import Path
 
 
 def free_memory() -> int:
-    """Return the bytes that this process may still take: the system's, or its control group's.
-
-    Examples
-    --------
-    >>> free_memory() > 0
-    True
-    """
+    """Return the bytes that this process may still take: the system's, or its control group's."""
     return min([_system_memory(), *_group_memory()])
 
 

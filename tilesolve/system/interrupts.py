@@ -57,11 +57,6 @@ def keep_interrupts() -> Iterator[Callable[[], None]]:
     the work goes on. So call the given function every now and then; it is called at the end, too.
 
     In other threads than the main one, and where interrupts are ignored, nothing changes.
-
-    Examples
-    --------
-    >>> with keep_interrupts() as heed:
-    ...     heed()
     """
     handlers = {int(number): signal.getsignal(number) for number in _SIGNALS}
     usual = {number: handler for number, handler in handlers.items() if callable(handler)}

@@ -62,7 +62,7 @@ def read_object(path: Path) -> bytes | None:
 def make_alone(path: Path) -> Iterator[bytes | None]:
     """Give an object's code, or None to the one process that is to make it.
 
-    Others that want it wait until that process leaves the block, and get what it has written. If
+    Others that want it wait until that process leaves the block, and read its file. If
     that takes too long, or nothing can be locked, they make it, too.
 
     Examples

@@ -16,13 +16,13 @@ def load_module(name: str) -> ModuleType:
     """Import a module, and what it imports, where no handler of a signal runs amid it.
 
     Libraries such as NumPy, SciPy and Pyomo cannot be imported again where that was interrupted.
-    What a handler raises ends the waiting alone: the module goes on to load, and whoever asks for
-    it again waits for the rest.
+    An exception of a handler ends the waiting alone: the module goes on to load, and the next that
+    asks for it again waits for the rest.
 
     Raises
     ------
     ImportError
-        If it cannot be loaded, or whatever else its code raises.
+        If it cannot be loaded; or the exception that its code raises.
 
     Examples
     --------

@@ -59,15 +59,9 @@ class PinnedThreads:
     def seconds(self, call: Callable[[int, int], object], passes: int, members: int) -> float:
         """Time a kernel that the first members run at once.
 
-        Parameters
-        ----------
-        call
-            ``call(member, passes)``, which leaves the GIL to the others while it works. It runs
-            once with one pass before, so that caches hold what they can.
-        passes
-            For the call that is timed.
-        members
-            How many take part.
+        ``call(member, passes)`` leaves the GIL to the others while it works. It runs once
+        with one pass before, so that caches hold what they can; then `passes` of it are
+        timed.
 
         Returns
         -------

@@ -11,7 +11,7 @@ _CHILD = """
 import importlib, os, sys
 sys.path[:] = sys.argv[3:]
 answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
-os.dup2(2, 1)  # what libraries print is no answer
+os.dup2(2, 1)  # libraries may print, and that is no answer
 function = getattr(importlib.import_module(sys.argv[1]), sys.argv[2])
 answer.write(function(sys.stdin.buffer.read().decode()))
 answer.close()
@@ -24,21 +24,15 @@ def run_in_process(function: Callable[[str], str], text: str, seconds: float) ->
     The process gets the text alone and does not import the script that this one runs, which thus
     needs no guard.
 
-    Parameters
-    ----------
-    function
-        One that can be imported by its name.
-    text
-        Its argument.
-    seconds
-        After which the process is ended; its start counts.
+    The function is one that can be imported by its name. The process is ended after `seconds`,
+    its start included.
 
     Raises
     ------
     TimeoutError
         If it had to be.
     ChildProcessError
-        If it ended without an answer; the message says how, and what it printed last.
+        If it ended without an answer; the message says how, and has its last line.
 
     Examples
     --------

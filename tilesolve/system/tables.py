@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 class Table:
     r"""A table of plain text; the console of `tilesolve.show.console_tables` prints it as it is.
 
-    Parameters
-    ----------
-    title, caption
-        What stands above and below on a console; an empty text is left out.
-    columns
-        Headers, each with ``"left"`` or ``"right"``.
-    rows
-        The cells.
+    `title` and `caption` stand above and below on a console; an empty one is left out.
+    `columns` has headers, each with ``"left"`` or ``"right"``.
 
     Examples
     --------

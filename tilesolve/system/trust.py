@@ -1,7 +1,7 @@
 """Whom files belong to: what is executed or believed has to be the user's own.
 
 Nobody but the user and root may be able to write a file that is read here, or the folder that it is
-in. Folders further up are not looked at: whoever can exchange a folder there can only put another
+in. Folders further up are not looked at: somebody who exchanges a folder there can only put another
 one of the user's in its place. See docs/security.md.
 """
 
@@ -31,13 +31,7 @@ NOWHERE = Path(os.devnull)
 
 
 def find_fault(path: Path, status: os.stat_result) -> str:
-    """Return why somebody else could change a file or folder; an empty text if nobody could.
-
-    Examples
-    --------
-    >>> find_fault(Path("/"), Path("/").stat())
-    ''
-    """
+    """Return why somebody else could change a file or folder; an empty text if nobody could."""
     if status.st_uid not in (0, os.geteuid()):
         return f"{path} belongs to another user (number {status.st_uid})"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -52,10 +46,6 @@ def check_folder(folder: Path) -> None:
     ------
     FileAccessError
         If somebody else owns it or may write in it, or it cannot be looked at.
-
-    Examples
-    --------
-    >>> check_folder(Path("/no/such/folder"))
     """
     try:
         fault = find_fault(folder, folder.stat())
@@ -70,7 +60,7 @@ def check_folder(folder: Path) -> None:
 def read_trusted(path: Path) -> bytes:
     """Return the content of a file that nobody else could have written.
 
-    What is looked at is the file that has been opened: exchanging it meanwhile gains nothing.
+    It checks the file that it has opened, so that nobody gains by exchanging it meanwhile.
 
     Raises
     ------
@@ -101,11 +91,6 @@ def kept_folder(name: str) -> Path:
     It is in `cache_dir`, unless somebody else could change it there, or nothing can be written
     there and nothing has been: then a warning says why, and it is in `private_folder`. If there is
     none either, the warning says so, and it is in `NOWHERE`.
-
-    Examples
-    --------
-    >>> kept_folder("code") == cache_dir() / "code"
-    True
     """
     wanted = cache_dir()
     fault = _fault_of(wanted, name)

@@ -1,7 +1,7 @@
 """Threads that share the work of one call.
 
 An interrupt may come between any two steps of Python code in the main thread, also amid Python's
-own executors, whose locks stay locked then. So what is shared here goes through a queue and a lock
+own executors, whose locks stay locked then. So jobs go through a queue and a lock
 that are C code each.
 """
 
@@ -30,15 +30,10 @@ def run_together(jobs: Sequence[Job], *, long: bool = False) -> None:
     While Python shuts down and starts no threads, the calling thread runs the others, too.
 
     Python tells of interrupts in the main thread alone, and not while that is in compiled code.
-    So the main thread leaves long jobs to others and waits. What a signal's handler raises there
-    ends the jobs (see `cancellation.stop_address`), and is raised once none of them runs.
+    So the main thread leaves long jobs to others and waits. An exception of a signal's handler
+    there ends the jobs (see `cancellation.stop_address`), and is raised once none of them runs.
 
-    Parameters
-    ----------
-    jobs
-        One or more.
-    long
-        Whether they take so long that an interrupt has to end them.
+    `long` says whether jobs take so long that an interrupt has to end them.
 
     Examples
     --------
@@ -76,18 +71,13 @@ def run_unheard(job: Callable[[], _Result]) -> _Result:
 
     A handler that raises in a function which a C library called may leave the library with half an
     answer, which it takes for a whole one. So another thread runs the job where the main one would;
-    see `run_together` for what comes of signals. A job of more than a moment looks at
+    see `run_together` for signals. A job of more than a moment looks at
     `cancellation.is_stopped`.
 
     Raises
     ------
     TimeoutError
         If a `cancellation.deadline` was over before the job began.
-
-    Examples
-    --------
-    >>> run_unheard(lambda: 6 * 7)
-    42
     """
     found: list[_Result] = []
     run_together([lambda: found.append(job())], long=True)

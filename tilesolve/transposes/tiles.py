@@ -31,14 +31,7 @@ LONGEST_BLOCK = max(side for sides in BLOCK_SIDES.values() for side in sides)
 class WalkAxis:
     """An axis of both arrays.
 
-    Parameters
-    ----------
-    extent
-        Elements along it.
-    target_step, source_step
-        Bytes between neighbours in the target and in the source.
-    tile
-        Elements of a tile along it.
+    Steps are the bytes between neighbours in each array; `tile` is the elements of a tile.
 
     Examples
     --------
@@ -148,7 +141,7 @@ class Staging:
     ) -> Staging:
         """Return the staging of a tile whose blocks are whole lines of the target.
 
-        They go there by non-temporal stores: a few rows of what a run would cover, then the next.
+        They go there by non-temporal stores: a few rows of a run's length, then the next.
         """
         run = _line_axes(axes, element, rows, limits)
         others = [at for at in range(len(axes)) if at not in (*run, rows)]
@@ -211,7 +204,7 @@ def cut_tiles(
     rows
         The axis with the shortest step in the source.
     limits
-        What the machine holds.
+        The limits of the machine.
     whole
         Whether blocks go to the target line by line, see `blocks_are_lines`.
     held

@@ -36,16 +36,9 @@ Strides = tuple[int, ...]
 class Walk:
     """How arrays of given strides are copied.
 
-    Parameters
-    ----------
-    table
-        What compiled code knows of it, see `kernels.runtime.walk_fields`.
-    address
-        Of the table.
-    workspace_bytes
-        Bytes of the staging buffer, of ends of runs that are kept, and of offsets.
-    parts
-        Trips of the outermost loop that each thread does.
+    Compiled code reads `table`, see `kernels.runtime.walk_fields`. The workspace holds the
+    staging buffer, ends of runs that are kept, and offsets. `parts` are the trips of the
+    outermost loop that each thread does.
 
     Examples
     --------
@@ -189,24 +182,9 @@ def walk_between(
 ) -> Walk:
     """Return the walk between arrays that are not empty: of their shape and both strides.
 
-    Parameters
-    ----------
-    shape
-        Of both arrays.
-    target_strides, source_strides
-        Strides of the arrays.
-    itemsize
-        Bytes of an element.
-    threads
-        How many share the work.
-    limits
-        What the machine holds.
-    streamed
-        Whether whole lines of the target are written by non-temporal stores.
-    aligned
-        Whether the target's first element is at the beginning of a line.
-    held
-        Whether a near cache holds both arrays.
+    Strides and `itemsize` are in bytes. `streamed` says whether non-temporal stores write whole
+    lines of the target, `aligned` whether its first element begins a line, and `held` whether a
+    near cache holds both arrays.
 
     Examples
     --------

@@ -15,13 +15,6 @@ from tilesolve.system.units import format_count, format_duration
 class Change:
     """One contender on one case, then and now.
 
-    Parameters
-    ----------
-    case, contender
-        What and who.
-    old, new
-        What was measured.
-
     Examples
     --------
     >>> Change("matmul", "numpy", Entry((2.0, 2.2)), Entry((1.0, 1.2))).verdict

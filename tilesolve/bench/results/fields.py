@@ -53,19 +53,11 @@ def write_value(found: Any) -> Any:  # noqa: ANN401 - whatever JSON may hold
 def read_fields(kind: Callable[..., Some], data: Data, *names: str, **given: object) -> Some:
     """Return a dataclass with values that JSON has, each checked by its type.
 
-    What may be None, or is a flag, may be missing: files did not always have it. A dataclass whose
-    values have to go together has a method ``check``.
+    Fields that may be None, and flags, may be missing: files did not always have it. A dataclass
+    whose values have to go together has a method ``check``.
 
-    Parameters
-    ----------
-    kind
-        The dataclass. Numbers in it are positive, but for whole ones and for a `Share`.
-    data
-        The values by name.
-    names
-        The fields to read; all but those given if there are none.
-    given
-        Fields that are known.
+    `names` are the fields to read, all but those given if there are none. Numbers have to be
+    positive, but for whole ones and for a `Share`.
 
     Examples
     --------

@@ -17,12 +17,7 @@ Some = TypeVar("Some", bound=Record[Any])
 class Keeper(Generic[Some]):
     """The latest results, written to a file as they come.
 
-    Parameters
-    ----------
-    found
-        What there is at first.
-    path
-        The file; None for none.
+    Without a path nothing is written.
     """
 
     def __init__(self, found: Some, path: Path | None) -> None:

@@ -27,14 +27,8 @@ from tilesolve.system.files import check_writable, write_atomically
 class Outputs:
     """The files that a sweep is written to, and the one that it is compared with.
 
-    Parameters
-    ----------
-    json, csv, plot, html
-        Where to write; None for nowhere.
-    page
-        The page of this CPU, or the folder in which it lies; None for nowhere.
-    compare
-        An older sweep; None for none.
+    Nothing is written to a path that is None. `page` is the page of this CPU, or the folder in
+    which it lies; `compare` is an older sweep.
     """
 
     json: Path | None = None
@@ -66,12 +60,7 @@ class Outputs:
     def write(self, found: Record[Any], report: Report, prefix: str = "") -> None:
         """Write results to all files but the JSON, which is written as results come.
 
-        Parameters
-        ----------
-        found, report
-            What was found, and what there is to show of it.
-        prefix
-            Before the name of the section: what the results are of.
+        `prefix` is put before the name of the section and names the kind of the results.
         """
         if self.csv is not None:
             write_atomically(self.csv, found.to_csv())
@@ -91,18 +80,8 @@ class Outputs:
 class Job:
     """What a sweep or a study of tiles is asked for.
 
-    Parameters
-    ----------
-    suite, chosen, dtype
-        The problems, see `tilesolve.bench.cases.find_cases`.
-    machine
-        A shipped name or a path; None for the machine in force.
-    procedure
-        How runs are timed.
-    outputs
-        The files to write.
-    command
-        The command line, for those who read the results.
+    The cases are named as `tilesolve.bench.cases.find_cases` takes them. A machine that is None
+    is the machine in force. `command` is the command line, for readers of the results.
     """
 
     suite: str

@@ -32,7 +32,7 @@ class Conditions:
     contenders
         Labels, by name.
     machine
-        Name and a digest of what the plans were made for.
+        Name and a digest of the machine that plans were made for.
     seconds
         Budget of a case; None where its rounds were not bounded.
     plans
@@ -57,14 +57,8 @@ class Conditions:
 class Outcome:
     """What was found of a case.
 
-    Parameters
-    ----------
-    case
-        What was computed.
-    skipped
-        Why nothing was; empty otherwise.
-    fault
-        Whose result is wrong, and how; nothing else is known then.
+    `skipped` says why nothing was found, `fault` whose result is wrong and how; both are empty
+    otherwise.
     """
 
     case: Case[Any]
@@ -99,16 +93,8 @@ Some = TypeVar("Some", bound=Case[Any])
 class Record(Generic[Kind]):
     """All cases so far, and what they have in common.
 
-    Parameters
-    ----------
-    conditions
-        What they have in common.
-    provenance
-        CPU, versions, date: what and its value.
-    machine
-        The machine's file.
-    cases
-        In the order in which they were measured.
+    `machine` is the text of the machine's file; cases are in the order in which they were
+    measured.
     """
 
     HOLDS: ClassVar[str]

@@ -20,26 +20,26 @@ NOT_INSTALLED = "not installed"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What there is to show.
+    """The tables, means and notes of a command's results.
 
     Parameters
     ----------
     heading
         Of a section.
     facts
-        Where it was measured, and how: what and its value.
+        Where and how it was measured, as names and values.
     units
-        What the cells are.
+        The meaning of the cells.
     means
-        What all cases come to: what is meant, and its value.
+        The means over all cases, as names and values.
     tables
         The cases.
     notes
-        Lines of what was not measured, and why.
+        Lines that say which cases were not measured, and why.
     contenders
-        Who took part: names with versions and settings.
+        The contenders, with versions and settings.
     summed
-        What the means are of.
+        The heading of the means.
     """
 
     heading: str
@@ -191,11 +191,5 @@ def fill_row(cells: Sequence[str], columns: Mapping[str, str]) -> tuple[str, ...
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Return the geometric mean.
-
-    Examples
-    --------
-    >>> geometric_mean([1.0, 4.0])
-    2.0
-    """
+    """Return the geometric mean."""
     return exp(sum(map(log, values)) / len(values))

@@ -73,7 +73,7 @@ class Figures:
     roofline, predicted
         Least seconds that the machine allows, and those of the plan.
     bottleneck
-        What bounds the prediction.
+        The level, or the arithmetic, that bounds the prediction.
     packed
         Bytes that each call packs; weights are packed before.
     packing, predicted_packing
@@ -137,12 +137,7 @@ class Result(Outcome):
     def fastest(self, library: str = "", layout: str = "") -> str:
         """Return the fastest contender of a library; empty if there is none.
 
-        Parameters
-        ----------
-        library
-            Whose; any of the peers if empty.
-        layout
-            Only in this one; in any if empty.
+        Any of the peers counts where no library is named, any layout where none is.
         """
         found = {}
         for name, entry in self.entries.items():
@@ -175,14 +170,8 @@ class Result(Outcome):
     def ratio(self, peer: str = "", layout: str = "", mine: str = OURS) -> float:
         """Return how many times faster ours is than another one; NaN if one is missing.
 
-        Parameters
-        ----------
-        peer
-            A library; the best of the peers if empty.
-        layout
-            Of both; the better of each if empty.
-        mine
-            Who is compared in the place of ours.
+        `peer` is a library, the best of the peers if empty. `layout` is that of both, the
+        better of each if empty. `mine` is compared in the place of ours.
         """
         other = self.seconds(self.fastest(peer, layout))
         return other / self.seconds(self.fastest(mine, layout))

@@ -28,14 +28,7 @@ def make_im2col(
 ) -> Callable[[], None]:
     """Return a function that computes a layer with bias and ReLU into an array.
 
-    Parameters
-    ----------
-    layer
-        In the layout of the arrays.
-    x, out
-        Images and results.
-    w, bias
-        Filters in torch's order, and a number for each.
+    Arrays are in the layer's layout, the filters `w` in torch's order.
     """
     last = layer.layout == "NHWC"
     parts = (layer.groups, layer.channels // layer.groups)

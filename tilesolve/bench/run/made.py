@@ -17,14 +17,10 @@ Timer = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What was made ready.
+    """A case that was made ready.
 
-    Parameters
-    ----------
-    run
-        Computes it and returns the result.
-    describe
-        Returns what is predicted of a plan of ours, given what times a run; None for others.
+    `describe` returns the figures predicted for a plan of ours, given a function that times a run;
+    others have none.
     """
 
     run: Run

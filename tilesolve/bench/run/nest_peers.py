@@ -103,21 +103,9 @@ def _name(nest: NestCase, operands: Operands) -> dict[str, Array]:
     return dict(zip(nest.computation.inputs, operands, strict=True))
 
 
-def _multiply_triangle(a: Given, p: Params, out: Array) -> None:
-    np.matmul(np.triu(a["A"]), a["B0"], out=out)
-
-
-def _multiply_lower(a: Given, p: Params, out: Array) -> None:
-    out[...] = np.tril(a["A"] @ a["A"].T)
-
-
 def _multiply_both(a: Given, p: Params, out: Array) -> None:
     np.matmul(a["A"], a["B"].T, out=out)
     out += a["B"] @ a["A"].T
-
-
-def _multiply_three(a: Given, p: Params, out: Array) -> None:
-    np.matmul(a["A"] @ a["B"], a["C"] @ a["D"], out=out)
 
 
 def _multiply_add(a: Given, p: Params, out: Array) -> None:
@@ -134,12 +122,12 @@ def _convolve(a: Given, p: Params, out: Array) -> None:
 _NUMPY: dict[str, Callable[[Given, Params, Array], object]] = {
     "matmul": lambda a, p, out: np.matmul(a["A"], a["B"], out=out),
     "gemm": _multiply_add,
-    "3mm": _multiply_three,
+    "3mm": lambda a, p, out: np.matmul(a["A"] @ a["B"], a["C"] @ a["D"], out=out),
     "doitgen": lambda a, p, out: np.matmul(a["A"], a["C"], out=out),
     "convlayer": _convolve,
-    "trmm": _multiply_triangle,
+    "trmm": lambda a, p, out: np.matmul(np.triu(a["A"]), a["B0"], out=out),
     "syrk": lambda a, p, out: np.matmul(a["A"], a["A"].T, out=out),
-    "syrk-lower": _multiply_lower,
+    "syrk-lower": lambda a, p, out: np.copyto(out, np.tril(a["A"] @ a["A"].T)),
     "syr2k": _multiply_both,
     "tpm": lambda a, p, out: np.bitwise_and(a["A"].T, a["B"], out=out),
     "tp": lambda a, p, out: np.copyto(out, a["A"].T),

@@ -2,7 +2,7 @@
 
 Such a maker is given the problem, the machine, the number of threads, the operands and an array
 for the output. It returns a function without arguments that computes the contraction and
-returns the result: the given output where the peer can write to one. What is done once per
+returns the result: the given output where the peer can write to one. Work that is done once per
 problem (plans, compilation, copies into an array type of the peer's own) belongs into the maker.
 """
 
@@ -62,7 +62,7 @@ def unaligned(
 ) -> Run:
     """Make ready a plan for copies of the arrays that begin 16 bytes after a line, as numpy's do.
 
-    It tells what that costs, where a sweep's own arrays begin with a line.
+    The difference to a sweep's own arrays, which begin with a line, is the cost of that.
 
     Examples
     --------

@@ -49,7 +49,7 @@ class Kind:
     parse
         Returns the contenders that a list names, for a number of threads.
     report
-        Returns what there is to show.
+        Returns the report of the results.
     prefix
         Before the name of the section of a page.
     """

@@ -69,20 +69,8 @@ def run_sweep(
 ) -> Some:
     """Measure the cases that a sweep does not have yet, and return it with them.
 
-    Parameters
-    ----------
-    cases
-        By name.
-    contenders
-        Who computes.
-    machine, procedure
-        What plans are made for, and how runs are timed.
-    start
-        What has been done before.
-    keep
-        Called with the sweep after each case.
-    progress
-        Called often; an exception that it raises ends the sweep.
+    `start` is an earlier sweep, whose cases are not measured again. `keep` is called with the
+    sweep after each case, `progress` often; an exception that it raises ends the sweep.
     """
     waiting = start.pick_waiting(cases)
     machine = divide_machine(machine, procedure.batch)

@@ -116,12 +116,7 @@ def _describe_end(status: int) -> str:
 class Team:
     """The processes of one contender: one, or one per core for a batch.
 
-    Parameters
-    ----------
-    workers
-        The processes.
-    limit
-        Seconds that an answer may take.
+    An answer may take `limit` seconds.
     """
 
     def __init__(self, workers: Sequence[Worker], limit: float) -> None:
@@ -176,15 +171,7 @@ def start_team(contender: Contender, threads: int, batch: int, limit: float) -> 
 
 
 class Crew:
-    """The processes of all contenders: started when they are first needed, kept for what follows.
-
-    Parameters
-    ----------
-    contenders
-        Who computes.
-    procedure
-        How runs are timed.
-    """
+    """The processes of all contenders: started when first needed, kept for what follows."""
 
     def __init__(self, contenders: Sequence[Contender], procedure: Procedure) -> None:
         self.contenders, self.procedure = tuple(contenders), procedure

@@ -35,16 +35,8 @@ def time_plans(
     runs that are ended. A small problem loads the kernels before, as the first plan would wait for
     them otherwise. Every other round goes in reverse.
 
-    Parameters
-    ----------
-    problem
-        What all of them compute.
-    plans
-        The first one is what others are hopeless beside, see `HOPELESS_RATIO`.
-    procedure
-        How many rounds there are.
-    step
-        Told what comes next.
+    All plans compute `problem`. A plan that is hopeless beside the first one, see
+    `HOPELESS_RATIO`, runs once. `step` is told of each run before it.
 
     Raises
     ------
@@ -95,20 +87,9 @@ def take_turns(
 ) -> None:
     """Time several runs in rounds, every other one in reverse, and hopeless ones once.
 
-    Parameters
-    ----------
-    timers
-        The first one is what others are hopeless beside, see `HOPELESS_RATIO`.
-    times
-        Of each so far; what is measured is added.
-    procedure
-        How many rounds there are.
-    step
-        Told what comes next.
-    named
-        What a run is called, with its number.
-    ended
-        The numbers of those that are not timed again.
+    Others are hopeless beside the first one, see `HOPELESS_RATIO`. New seconds are added to
+    `times`. `step` is told of each run before it; `named` is the name of a run, with a place for
+    its number; the numbers in `ended` are not timed again.
     """
 
     def hopeless(number: int) -> bool:

@@ -22,12 +22,7 @@ LEAST_PEAK_SECONDS = 5e-3
 class Turn:
     """One timed run.
 
-    Parameters
-    ----------
-    seconds
-        That it took.
-    peak
-        Flop/s that its cores reached around it; None where that was not measured.
+    `peak` is the flop/s that its cores reached around it; None where that was not measured.
     """
 
     seconds: float
@@ -39,14 +34,8 @@ def measure_peak_around(
 ) -> Callable[[], Turn]:
     """Return a function that times a run and measures the peak around it.
 
-    Parameters
-    ----------
-    timed
-        Runs and returns the seconds; empties the caches before.
-    measured
-        The peak.
-    last
-        Seconds of a run before, from which is known how long to measure.
+    `timed` empties the caches, runs and returns the seconds. `last` is the seconds of an
+    earlier run, which say how long to measure the peak.
 
     Examples
     --------

@@ -47,14 +47,14 @@ PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a worker is to compute.
+    """The case that a worker computes, and how.
 
     Parameters
     ----------
     case
         What is computed.
     machine, threads
-        What the maker is given beside its work and arrays.
+        Further arguments of the maker.
     maker
         ``module:function``.
     flush
@@ -84,7 +84,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a worker found in preparation and in its first run.
+    """The results of a worker's preparation and of its first run.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class Ready:
     memory
         Bytes that the first run took beside the tensors; None if the system does not say.
     figures
-        What is predicted of a plan; None for others.
+        The figures predicted for a plan; None for others.
     """
 
     preparation: float
