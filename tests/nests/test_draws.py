@@ -13,6 +13,7 @@ from tilesolve.nests.draws import draw_tilings, price_choices
 from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.programs import LoopNest
+from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
 from tilesolve.nests.steps import arithmetic_seconds, count_trips
 
@@ -40,7 +41,9 @@ def test_random_tiles_compute_the_same(text, threads):
     assert len({tuple(one.loops for one in choices) for choices in drawn}) == 6
     for choices in drawn:
         out = arrays["C"].copy() if "C" in arrays else np.full(right.shape, 77)
-        NestRunner(computation, choices, MACHINE, threads).compute(list(arrays.values()), {}, out)
+        NestRunner(NestRequest(computation, MACHINE, threads), choices).compute(
+            list(arrays.values()), {}, out
+        )
         np.testing.assert_array_equal(out, right)
 
 
@@ -52,7 +55,7 @@ def test_few_tilings_are_all_that_there_are():
 
 def test_what_later_lines_cost_tells_tilings_apart():
     """Runs alone cost less than lines, and those less than lines with longer first ones."""
-    choices = plan_nest(bound(MATMUL, 500, "float32"), MACHINE, route="nest")
+    choices = plan_nest(NestRequest(bound(MATMUL, 500, "float32"), MACHINE, route="nest"))
     runs, own, lines = (price_choices(choices, MACHINE, later=x) for x in (0.0, 0.25, 1.0))
     assert runs < lines < own
 

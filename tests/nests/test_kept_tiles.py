@@ -7,8 +7,8 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
 from tilesolve.nests import relaxed
+from tilesolve.nests.kept_tiles import temporal_tiles
 from tilesolve.nests.setting import make_setting
-from tilesolve.nests.tiles import temporal_tiles
 from tilesolve.system import files
 
 

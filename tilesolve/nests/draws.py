@@ -9,14 +9,15 @@ from dataclasses import replace
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.model import Machine
 from tilesolve.model.score import score
-from tilesolve.nests.choices import NestChoice
 from tilesolve.nests.classify import NestClass
-from tilesolve.nests.planning import plan_nest
+from tilesolve.nests.planning import plan_loops
 from tilesolve.nests.price import price_nest
 from tilesolve.nests.programs import write_program
 from tilesolve.nests.references import find_references
+from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import tiled_nest
+from tilesolve.nests.solutions import LoopSolution
 from tilesolve.nests.steps import lanes_of
 from tilesolve.nests.temporal import TemporalTiles, all_ends, cost_of, order_loops
 
@@ -26,7 +27,7 @@ DRAWS_PER_TILING = 20
 
 def draw_tilings(
     computation: Computation, machine: Machine, threads: int = 1, *, count: int = 30, seed: int = 1
-) -> list[tuple[NestChoice, ...]]:
+) -> list[tuple[LoopSolution, ...]]:
     """Return choices with random tiles for each statement that sums, no two with the same loops.
 
     Tiles are drawn from all sizes alike on a logarithmic scale, whether they fit the caches or
@@ -35,7 +36,7 @@ def draw_tilings(
     Parameters
     ----------
     computation, machine, threads
-        As `plan_nest` takes them.
+        As `NestRequest` has them.
     count
         How many are wanted; fewer come where there are no more.
     seed
@@ -50,10 +51,10 @@ def draw_tilings(
     >>> len({one.loops for (one,) in drawn})
     5
     """
-    planned = plan_nest(computation, machine, threads, route="nest")
-    tiled = [bool(one.tiles) for one in plan_nest(computation, machine, 1, "thesis", "nest")]
+    planned = plan_loops(NestRequest(computation, machine, threads))
+    tiled = [bool(one.tiles) for one in plan_loops(NestRequest(computation, machine, 1, "thesis"))]
     rng = random.Random(seed)
-    found: dict[object, tuple[NestChoice, ...]] = {}
+    found: dict[object, tuple[LoopSolution, ...]] = {}
     for _ in range(DRAWS_PER_TILING * count):
         if len(found) == count:
             break
@@ -68,7 +69,7 @@ def draw_tilings(
 
 
 def price_choices(
-    choices: Sequence[NestChoice],
+    choices: Sequence[LoopSolution],
     machine: Machine,
     threads: int = 1,
     *,
@@ -98,8 +99,8 @@ def price_choices(
 
 
 def _draw_choice(
-    choice: NestChoice, machine: Machine, threads: int, rng: random.Random
-) -> NestChoice:
+    choice: LoopSolution, machine: Machine, threads: int, rng: random.Random
+) -> LoopSolution:
     """Return a choice with random tiles."""
     computation, stage = choice.computation, choice.statement
     setting = make_setting(computation, stage, machine, threads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tilesolve.contractions.argument_kinds import check_kind
@@ -14,10 +14,10 @@ from tilesolve.contractions.statements.parse import parse_conditions, parse_stag
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.printer import print_program
 from tilesolve.machine.model import Machine
-from tilesolve.nests.choices import NestChoice, NestMode, Route
 from tilesolve.nests.planning import plan_nest
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.solutions import LoopSolution, NestSolution
 from tilesolve.system.checksums import checksum_of
-from tilesolve.system.first_use import tell_of_planning
 
 HOLDS = "a plan of a nest"
 """What such JSON says of itself."""
@@ -30,31 +30,9 @@ sums kept the dtype of what they sum.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a plan of a nest was asked for; the choices follow.
-
-    Parameters
-    ----------
-    computation, machine, threads, mode, route
-        As `plan_nest` takes them.
-    """
-
-    computation: Computation
-    machine: Machine
-    threads: int = 1
-    mode: NestMode = "default"
-    route: Route | None = None
-
-    def choose(self) -> tuple[NestChoice, ...]:
-        """Return how each statement is run."""
-        with tell_of_planning():
-            return plan_nest(self.computation, self.machine, self.threads, self.mode, self.route)
-
-
-def dump_nest(asked: Asked, choices: Sequence[NestChoice]) -> str:
+def dump_nest(request: NestRequest, solutions: Sequence[NestSolution]) -> str:
     """Return what was asked for as JSON, with the loops that were chosen."""
-    computation = asked.computation
+    computation = request.computation
     data = {
         "format": NEST_FORMAT,
         "holds": HOLDS,
@@ -62,17 +40,17 @@ def dump_nest(asked: Asked, choices: Sequence[NestChoice]) -> str:
         "sizes": dict(computation.sizes),
         "shapes": {array.name: list(array.shape) for array in computation.arrays},
         "dtypes": dict(computation.dtypes),
-        "machine": asked.machine.to_toml(),
-        "threads": asked.threads,
-        "mode": asked.mode,
-        "route": asked.route,
-        "loops": _write_loops(choices),
+        "machine": request.machine.to_toml(),
+        "threads": request.threads,
+        "mode": request.mode,
+        "route": request.route,
+        "loops": _write_loops(solutions),
     }
     return json.dumps({**data, "checksum": checksum_of(data)})
 
 
-def load_nest(text: str) -> Asked:
-    """Read what a plan was asked for from JSON.
+def load_nest(text: str) -> tuple[NestRequest, tuple[NestSolution, ...]]:
+    """Read what a plan was asked for from JSON, and plan it again.
 
     Raises
     ------
@@ -101,23 +79,27 @@ def load_nest(text: str) -> Asked:
     if given != checksum_of(data):
         raise PlanError("the plan is damaged: its checksum is not that of its content")
     try:
-        found = Asked(
+        request = NestRequest(
             _computation(data),
             Machine.from_toml(data["machine"]),
             *(data[name] for name in ("threads", "mode", "route")),
         )
-        same = _write_loops(found.choose()) == data["loops"]
+        solutions = plan_nest(request)
+        same = _write_loops(solutions) == data["loops"]
     except TilesolveError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PlanError(f"the plan is damaged: {type(error).__name__}: {error}") from None
     if not same:
         raise PlanError("the plan was made by other code: this version would run other loops")
-    return found
+    return request, solutions
 
 
-def _write_loops(choices: Sequence[NestChoice]) -> list[str]:
-    return [print_program(one.program) if one.program else one.route for one in choices]
+def _write_loops(solutions: Sequence[NestSolution]) -> list[str]:
+    return [
+        print_program(one.program) if isinstance(one, LoopSolution) else one.route
+        for one in solutions
+    ]
 
 
 def _stage_data(stage: Stage) -> dict[str, Any]:

@@ -1,17 +1,17 @@
-"""Tiles that a solver found before, on disk beside the plans: to find them takes a second."""
+"""Temporal tiles: all are tried, or a geometric program finds them, which is kept on disk."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tilesolve.constants.policy import NEST_ENUMERATED_LETTERS
 from tilesolve.contractions.errors import FileAccessError, PlanError
 from tilesolve.nests.setting import Setting
-from tilesolve.nests.temporal import Ends, TemporalTiles
+from tilesolve.nests.temporal import Ends, TemporalTiles, enumerate_tiles
 from tilesolve.plans.cache import code_digest, is_enabled, plan_folder
 from tilesolve.system.cache_bound import bound_cache, note_use
 from tilesolve.system.checksums import checksum_of
@@ -21,21 +21,30 @@ from tilesolve.system.trust import NOWHERE, read_trusted
 Tiles = list[TemporalTiles]
 
 
-def kept_tiles(setting: Setting, solve: Callable[[Setting], Tiles]) -> Tiles:
-    """Return the tiles of a setting: those that were found before, else what is solved now.
+def temporal_tiles(setting: Setting) -> Tiles:
+    """Return tiles and orders for choices of loops, the least cost first; none if nothing fits.
 
-    Other code, another machine or another statement has a file of its own. With
-    ``TILESOLVE_CACHE=off`` nothing is kept.
+    Those that are solved, which takes a second, are kept beside the plans. Other code, another
+    machine or another statement has a file of its own. With ``TILESOLVE_CACHE=off`` nothing is
+    kept.
     """
+    if len(setting.tiled) <= NEST_ENUMERATED_LETTERS:
+        return enumerate_tiles(setting)
     if not is_enabled():
-        return solve(setting)
+        return _solve(setting)
     text = repr((code_digest(), setting))
     path = plan_folder() / f"tiles-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     found = _read(path, setting)
     if found is None:
-        found = solve(setting)
+        found = _solve(setting)
         _keep(path, found)
     return found
+
+
+def _solve(setting: Setting) -> Tiles:
+    from tilesolve.nests.relaxed import solve_tiles  # loading the solver takes a second
+
+    return solve_tiles(setting)
 
 
 def _read(path: Path, setting: Setting) -> Tiles | None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import cached_property
-from types import NoneType
 from typing import Any
 
 import numpy.typing as npt
 
-from tilesolve.contractions.argument_kinds import check_kind
-from tilesolve.contractions.errors import MachineError, PlanError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
@@ -22,10 +18,12 @@ from tilesolve.nests.arguments import (
     read_computation,
 )
 from tilesolve.nests.calls import Array
-from tilesolve.nests.choices import NestChoice, NestMode, Route
-from tilesolve.nests.files import Asked, dump_nest, load_nest
+from tilesolve.nests.files import dump_nest, load_nest
+from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.report import write_nest_report
+from tilesolve.nests.request import NestMode, NestRequest, Route
 from tilesolve.nests.running import NestRunner
+from tilesolve.nests.solutions import NestSolution
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import html_report
 
@@ -60,17 +58,18 @@ class NestPlan:
         mode: NestMode = "default",
         route: Route | None = None,
     ) -> None:
-        check_kind(computation, Computation, "computation", "a Computation", PlanError)
-        check_kind(machine, Machine, "machine", "a Machine", MachineError)
-        check_kind(mode, str, "mode", "text", PlanError)
-        check_kind(route, (str, NoneType), "route", "text or None", PlanError)
-        self._asked = Asked(computation, machine, threads, mode, route)
-        self._choices = self._asked.choose()
+        self._request = NestRequest(computation, machine, threads, mode, route)
+        self._solutions = plan_nest(self._request)
+
+    @property
+    def request(self) -> NestRequest:
+        """What was asked for."""
+        return self._request
 
     @property
     def computation(self) -> Computation:
         """What is computed."""
-        return self._asked.computation
+        return self._request.computation
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -85,22 +84,22 @@ class NestPlan:
     @property
     def machine(self) -> Machine:
         """Where."""
-        return self._asked.machine
+        return self._request.machine
 
     @property
     def threads(self) -> int:
         """How many work at once."""
-        return self._asked.threads
+        return self._request.threads
 
     @property
     def mode(self) -> NestMode:
         """How tiles are found."""
-        return self._asked.mode
+        return self._request.mode
 
     @property
-    def choices(self) -> tuple[NestChoice, ...]:
+    def solutions(self) -> tuple[NestSolution, ...]:
         """How each statement is run, in order."""
-        return self._choices
+        return self._solutions
 
     @property
     def seconds(self) -> float:
@@ -110,12 +109,12 @@ class NestPlan:
     @property
     def how(self) -> str:
         """The class and the route of each statement, in a line."""
-        found = (f"{one.kind.value}, {one.route}" for one in self.choices)
+        found = (f"{one.kind.value}, {one.route}" for one in self.solutions)
         return "; ".join(dict.fromkeys(found))
 
     @cached_property
     def _runner(self) -> NestRunner:
-        return NestRunner(self.computation, self.choices, self.machine, self.threads)
+        return NestRunner(self._request, self.solutions)
 
     def __call__(
         self, /, *arrays: npt.ArrayLike, out: Array | None = None, **named: npt.ArrayLike
@@ -162,26 +161,27 @@ class NestPlan:
         return self._runner.compute(arrays, named, out)
 
     def __eq__(self, other: object) -> bool:
-        return self._asked == other._asked if isinstance(other, NestPlan) else NotImplemented
+        return self._request == other._request if isinstance(other, NestPlan) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._asked)
+        return hash(self._request)
 
     def __reduce__(self) -> tuple[type[NestPlan], tuple[Any, ...]]:
-        return NestPlan, tuple(getattr(self._asked, one.name) for one in fields(Asked))
+        one = self._request
+        return NestPlan, (one.computation, one.machine, one.threads, one.mode, one.route)
 
     def __repr__(self) -> str:
         return f"<NestPlan {self.computation} on {self.machine.name}: {self.how}>"
 
     def __str__(self) -> str:
-        return write_nest_report(self._asked, self.choices, self.seconds)
+        return write_nest_report(self._request, self.solutions)
 
     def _repr_html_(self) -> str:
         return html_report(str(self))
 
     def to_json(self) -> str:
         """Return the plan as JSON; `from_json` reads it back to an equal value."""
-        return dump_nest(self._asked, self.choices)
+        return dump_nest(self._request, self.solutions)
 
     @classmethod
     def from_json(cls, text: str) -> NestPlan:
@@ -193,8 +193,9 @@ class NestPlan:
         >>> NestPlan.from_json(found.to_json()) == found
         True
         """
-        asked = load_nest(text)
-        return cls(*(getattr(asked, one.name) for one in fields(Asked)))
+        found = cls.__new__(cls)
+        found._request, found._solutions = load_nest(text)
+        return found
 
 
 def nest(

@@ -17,11 +17,12 @@ from tilesolve.constants.policy import NEST_WHOLE_EXTENT
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
-from tilesolve.nests.choices import NestChoice
 from tilesolve.nests.classify import NestClass, tile_class
 from tilesolve.nests.draws import draw_tilings, price_choices
-from tilesolve.nests.planning import plan_nest
+from tilesolve.nests.planning import plan_loops
+from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
+from tilesolve.nests.solutions import LoopSolution
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.studies.method import Method
@@ -46,7 +47,7 @@ letters that are too small for tiles."""
 TILING_SECONDS = 0.3
 """Estimated seconds to make, check and time one of a nest's tilings."""
 
-Choices = tuple[NestChoice, ...]
+Choices = tuple[LoopSolution, ...]
 
 
 def shrink_case(case: NestCase) -> NestCase:
@@ -85,13 +86,7 @@ def study_nest(
     chosen = [
         (
             PLANNED if name == PRICE else name,
-            plan_nest(
-                computation,
-                machine,
-                threads,
-                route="nest",
-                later=share,
-            ),
+            plan_loops(NestRequest(computation, machine, threads, later=share)),
         )
         for name, share in SHARES.items()
     ]
@@ -144,7 +139,7 @@ def time_choices(
     timers, digests = [], []
     for number, choices in enumerate(several, start=1):
         step(f"tiling {number} of {len(several)} makes ready")
-        runner = NestRunner(computation, choices, machine, procedure.threads)
+        runner = NestRunner(NestRequest(computation, machine, procedure.threads), choices)
         run = partial(runner.compute, inputs, params, out)
         run()
         digests.append(sum_parts(out))

@@ -21,7 +21,7 @@ from tilesolve.contractions.statements.nest_suites import NestCase
 from tilesolve.machine.model import Machine
 
 if TYPE_CHECKING:
-    from tilesolve.nests.choices import NestMode, Route
+    from tilesolve.nests.request import NestMode, Route
 
 Given = Mapping[str, Array]
 Params = Mapping[str, float]
