@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilesolve.contractions.argument_kinds import check_kind
-from tilesolve.contractions.errors import PlanError, TilesolveError
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.parse import parse_conditions, parse_stages
 from tilesolve.contractions.statements.stage import Stage
@@ -17,10 +15,10 @@ from tilesolve.machine.model import Machine
 from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.solutions import LoopSolution, NestSolution
-from tilesolve.system.checksums import checksum_of
+from tilesolve.plans.files import refuse_damage, seal, unseal
 
 HOLDS = "a plan of a nest"
-"""What such JSON says of itself."""
+"""What such JSON says that it holds."""
 
 NEST_FORMAT = 2
 """Version of the JSON; a file of another version is refused.
@@ -34,8 +32,6 @@ def dump_nest(request: NestRequest, solutions: Sequence[NestSolution]) -> str:
     """Return what was asked for as JSON, with the loops that were chosen."""
     computation = request.computation
     data = {
-        "format": NEST_FORMAT,
-        "holds": HOLDS,
         "stages": [_stage_data(stage) for stage in computation.stages],
         "sizes": dict(computation.sizes),
         "shapes": {array.name: list(array.shape) for array in computation.arrays},
@@ -46,7 +42,7 @@ def dump_nest(request: NestRequest, solutions: Sequence[NestSolution]) -> str:
         "route": request.route,
         "loops": _write_loops(solutions),
     }
-    return json.dumps({**data, "checksum": checksum_of(data)})
+    return seal(HOLDS, NEST_FORMAT, data)
 
 
 def load_nest(text: str) -> tuple[NestRequest, tuple[NestSolution, ...]]:
@@ -62,35 +58,15 @@ def load_nest(text: str) -> tuple[NestRequest, tuple[NestSolution, ...]]:
     >>> load_nest("[]")
     Traceback (most recent call last):
         ...
-    tilesolve.contractions.errors.PlanError: this is no plan of a nest
+    tilesolve.contractions.errors.PlanError: a damaged plan: AttributeError: 'list' object has ...
     """
-    check_kind(text, str, "text of a plan", "JSON", PlanError)
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PlanError(f"this is no plan of a nest: {error}") from None
-    if not isinstance(data, dict) or data.get("holds") != HOLDS:
-        raise PlanError("this is no plan of a nest")
-    if data.get("format") != NEST_FORMAT:
-        raise PlanError(
-            f"the plan's format is {data.get('format')!r}, this version reads {NEST_FORMAT}"
-        )
-    given = data.pop("checksum", None)
-    if given != checksum_of(data):
-        raise PlanError("the plan is damaged: its checksum is not that of its content")
-    try:
-        request = NestRequest(
-            _computation(data),
-            Machine.from_toml(data["machine"]),
-            *(data[name] for name in ("threads", "mode", "route")),
-        )
-        solutions = plan_nest(request)
-        same = _write_loops(solutions) == data["loops"]
-    except TilesolveError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise PlanError(f"the plan is damaged: {type(error).__name__}: {error}") from None
-    if not same:
+    data = unseal(text, HOLDS, NEST_FORMAT)
+    with refuse_damage():
+        machine, loops = Machine.from_toml(data["machine"]), data["loops"]
+        asked = (data[name] for name in ("threads", "mode", "route"))
+        request = NestRequest(_computation(data), machine, *asked)
+    solutions = plan_nest(request)
+    if _write_loops(solutions) != loops:
         raise PlanError("the plan was made by other code: this version would run other loops")
     return request, solutions
 
