@@ -55,10 +55,10 @@ def load_nest(text: str) -> tuple[NestRequest, tuple[NestSolution, ...]]:
 
     Examples
     --------
-    >>> load_nest("[]")
+    >>> load_nest("{}")
     Traceback (most recent call last):
         ...
-    tilesolve.contractions.errors.PlanError: a damaged plan: AttributeError: 'list' object has ...
+    tilesolve.contractions.errors.PlanError: this is 'a plan', not 'a plan of a nest'
     """
     data = unseal(text, HOLDS, NEST_FORMAT)
     with refuse_damage():
