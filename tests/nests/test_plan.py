@@ -355,3 +355,26 @@ def test_held_elements_of_a_region_that_begins_whole():
     out = np.zeros((3, 8))
     upper(np.ones((3, 16)), np.ones((16, 8)), out=out)
     np.testing.assert_array_equal(out, np.triu(np.full((3, 8), 2.0**16)))
+
+
+def test_equal_requests_share_a_plan():
+    """Unless it is asked not to; a plan for another machine is another one."""
+    text = "out[x] = A[x] + A[x+1]"
+    found = nest(text, 1_000_000, machine=MACHINE)
+    assert nest(text, {"x": 1_000_000}, machine=MACHINE) is found
+    other = nest(text, 1_000_000, machine=MACHINE, cache=False)
+    assert other is not found
+    assert other == found
+    faster = found.whatif(l3_bandwidth=1.2, memory_bandwidth=1.2)
+    assert faster.seconds < found.seconds
+    assert faster != found
+
+
+def test_each_kind_of_plan_names_the_other():
+    """JSON says what it holds."""
+    product = tilesolve.plan("ij-ik-kj", 8, MACHINE)
+    masked = nest("out[y,x] = A[x,y] & B[y,x]", 8, "int32", machine=MACHINE)
+    with pytest.raises(PlanError, match="this is 'a plan of a nest', not 'a plan'"):
+        tilesolve.Plan.from_json(masked.to_json())
+    with pytest.raises(PlanError, match="this is 'a plan', not 'a plan of a nest'"):
+        NestPlan.from_json(product.to_json())

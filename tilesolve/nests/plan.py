@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy.typing as npt
 
+from tilesolve.contractions.argument_kinds import check_kind, read_flag
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
+from tilesolve.machine.what_if import scale_figures
 from tilesolve.nests.arguments import (
     NestDtype,
     NestSizes,
@@ -24,6 +28,7 @@ from tilesolve.nests.report import write_nest_report
 from tilesolve.nests.request import NestMode, NestRequest, Route
 from tilesolve.nests.running import NestRunner
 from tilesolve.nests.solutions import NestSolution
+from tilesolve.plans import cache as plan_cache
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import html_report
 
@@ -35,12 +40,8 @@ class NestPlan:
 
     Parameters
     ----------
-    computation
-        What is computed.
-    machine, threads
-        Where, and how many work at once.
-    mode, route
-        As in `nest`.
+    request
+        What is computed, where and how; `nest` makes one.
 
     Examples
     --------
@@ -50,16 +51,9 @@ class NestPlan:
     [3.0, 5.0, 7.0]
     """
 
-    def __init__(
-        self,
-        computation: Computation,
-        machine: Machine,
-        threads: int = 1,
-        mode: NestMode = "default",
-        route: Route | None = None,
-    ) -> None:
-        self._request = NestRequest(computation, machine, threads, mode, route)
-        self._solutions = plan_nest(self._request)
+    def __init__(self, request: NestRequest) -> None:
+        check_kind(request, NestRequest, "request", "a NestRequest; nest makes one", PlanError)
+        self._request, self._solutions = request, plan_nest(request)
 
     @property
     def request(self) -> NestRequest:
@@ -104,7 +98,7 @@ class NestPlan:
     @property
     def seconds(self) -> float:
         """Predicted seconds of all statements."""
-        return self._runner.seconds
+        return sum(one.seconds for one in self.solutions)
 
     @property
     def how(self) -> str:
@@ -115,6 +109,17 @@ class NestPlan:
     @cached_property
     def _runner(self) -> NestRunner:
         return NestRunner(self._request, self.solutions)
+
+    def whatif(self, **factors: float) -> NestPlan:
+        """Return the plan for a machine with some figures multiplied, as `Plan.whatif` does.
+
+        Examples
+        --------
+        >>> found = nest("out[x] = A[x] + 1", 10_000_000, machine="i7-6700k")
+        >>> found.seconds / found.whatif(memory_bandwidth=2).seconds
+        2.0
+        """
+        return NestPlan(replace(self._request, machine=scale_figures(self.machine, factors)))
 
     def __call__(
         self, /, *arrays: npt.ArrayLike, out: Array | None = None, **named: npt.ArrayLike
@@ -166,9 +171,8 @@ class NestPlan:
     def __hash__(self) -> int:
         return hash(self._request)
 
-    def __reduce__(self) -> tuple[type[NestPlan], tuple[Any, ...]]:
-        one = self._request
-        return NestPlan, (one.computation, one.machine, one.threads, one.mode, one.route)
+    def __reduce__(self) -> tuple[type[NestPlan], tuple[NestRequest]]:
+        return NestPlan, (self._request,)
 
     def __repr__(self) -> str:
         return f"<NestPlan {self.computation} on {self.machine.name}: {self.how}>"
@@ -208,6 +212,7 @@ def nest(
     threads: int | None = None,
     mode: NestMode = "default",
     route: Route | None = None,
+    cache: bool = True,
 ) -> NestPlan:
     """Plan statements such as a transpose with a mask, a triangular product or a stencil.
 
@@ -234,6 +239,8 @@ def nest(
     route
         ``"nest"`` generates loops even where a plan, or a transpose, computes the statement;
         ``"contraction"`` and ``"transpose"`` ask for these. If None, the fastest.
+    cache
+        Whether plans of nests that are kept in memory may be used and added to.
 
     Raises
     ------
@@ -254,4 +261,7 @@ def nest(
     """
     count = default_threads() if threads is None else check_threads(threads)
     computation = read_computation(statement, sizes, dtype, where)
-    return NestPlan(computation, Machine.load(machine), count, mode, route)
+    request = NestRequest(computation, Machine.load(machine), count, mode, route)
+    if read_flag(cache, "cache", PlanError) and plan_cache.is_enabled():
+        return plan_cache.remember(request, lambda: NestPlan(request))
+    return NestPlan(request)

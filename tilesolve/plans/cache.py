@@ -144,14 +144,30 @@ def cached(
     except TypeError:  # no sizes, or no spec: the error says so
         problem = problem_of(spec, sizes, dtype, constant)
         return make(settle(problem, Machine.load(machine), threads, demand))
+    return remember(
+        key,
+        lambda: make(
+            _from_disk(
+                problem_of(spec, sizes, dtype, constant), Machine.load(machine), threads, demand
+            )
+        ),
+    )
+
+
+def remember(key: Hashable, make: Callable[[], _T]) -> _T:
+    """Return what was made for a key, from memory, or made now.
+
+    Examples
+    --------
+    >>> remember("an example", lambda: 1), remember("an example", lambda: 2)
+    (1, 1)
+    """
     with _lock:
         kept: _T | None = _memory.get(key)
         if kept is not None:
             _memory.move_to_end(key)
             return kept
-    found = make(
-        _from_disk(problem_of(spec, sizes, dtype, constant), Machine.load(machine), threads, demand)
-    )
+    found = make()
     with _lock:
         _memory[key] = found
         while len(_memory) > MAX_PLANS_IN_MEMORY:
