@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -236,14 +237,16 @@ def test_sizes_come_from_arrays():
 def test_plans_are_values():
     """They are equal, hash, and come back from pickles and JSON."""
     plan = nest("out[y,x] = A[x,y] | ~B[y,x]", "y=40, x=31", "uint16", machine=MACHINE, threads=2)
+    printed = NestPlan(replace(plan.request, sets="printed", later=0.5))
+    assert NestPlan.from_json(printed.to_json()) == printed != plan
     for other in (pickle.loads(pickle.dumps(plan)), NestPlan.from_json(plan.to_json())):
         assert other == plan
         assert hash(other) == hash(plan)
         check(other)
     assert "NestPlan" in repr(plan)
     assert plan.seconds > 0
-    older = plan.to_json().replace('"format": 2', '"format": 1', 1)
-    with pytest.raises(PlanError, match="not a plan of a nest of format 2 but 1"):
+    older = plan.to_json().replace('"format": 3', '"format": 1', 1)
+    with pytest.raises(PlanError, match="not a plan of a nest of format 3 but 1"):
         NestPlan.from_json(older)
     damaged = plan.to_json().replace("uint16", "uint32", 1)
     with pytest.raises(PlanError, match="checksum"):

@@ -20,12 +20,15 @@ from tilesolve.plans.files import refuse_damage, seal, unseal
 HOLDS = "a plan of a nest"
 """What such JSON says that it holds."""
 
-NEST_FORMAT = 2
+NEST_FORMAT = 3
 """Version of the JSON; a file of another version is refused.
 
 In the first one, inputs were those of the right side before those of subscripts on the left, and
-sums kept the dtype of what they sum.
+sums kept the dtype of what they sum. The second one had the first three of the options.
 """
+
+OPTIONS = ("threads", "mode", "route", "threads_per_core", "sets", "later")
+"""What JSON has of a request as it is."""
 
 
 def dump_nest(request: NestRequest, solutions: Sequence[NestSolution]) -> str:
@@ -37,9 +40,7 @@ def dump_nest(request: NestRequest, solutions: Sequence[NestSolution]) -> str:
         "shapes": {array.name: list(array.shape) for array in computation.arrays},
         "dtypes": dict(computation.dtypes),
         "machine": request.machine.to_toml(),
-        "threads": request.threads,
-        "mode": request.mode,
-        "route": request.route,
+        **{name: getattr(request, name) for name in OPTIONS},
         "loops": _write_loops(solutions),
     }
     return seal(HOLDS, NEST_FORMAT, data)
@@ -63,8 +64,8 @@ def load_nest(text: str) -> tuple[NestRequest, tuple[NestSolution, ...]]:
     data = unseal(text, HOLDS, NEST_FORMAT)
     with refuse_damage():
         machine, loops = Machine.from_toml(data["machine"]), data["loops"]
-        asked = (data[name] for name in ("threads", "mode", "route"))
-        request = NestRequest(_computation(data), machine, *asked)
+        options = {name: data[name] for name in OPTIONS}
+        request = NestRequest(_computation(data), machine, **options)
     solutions = plan_nest(request)
     if _write_loops(solutions) != loops:
         raise PlanError("the plan was made by other code: this version would run other loops")

@@ -114,7 +114,7 @@ def solve_move(request: NestRequest) -> Iterator[MoveSolution]:
     axes = find_move(stage, computation)
     if axes is not None:
         why, cost = f"it moves {stage.reads[0].array} as it is", choose_loops(request).cost
-        yield MoveSolution(request, classify(computation, stage), why, axes, cost)
+        yield MoveSolution(request, classify(computation, stage), why, cost, axes)
     elif request.route == "transpose":
         raise PlanError(f"{stage} is no transpose: {stage.name} is not one array, moved as it is")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import ClassVar, Self
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.contraction import Contraction
@@ -50,13 +50,34 @@ class _Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopSolution(_Statement):
-    """A statement that generated loops compute.
+class _Priced(_Statement):
+    """What those have whose loops are priced.
 
     Parameters
     ----------
     cost
-        What it is predicted to cost.
+        What loops that move as much are predicted to cost.
+    """
+
+    cost: Price
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time."""
+        return self.cost.seconds
+
+    @property
+    def score(self) -> float:
+        """What it is compared by with other ways to compute the same."""
+        return self.request.score(self.cost)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSolution(_Priced):
+    """A statement that generated loops compute.
+
+    Parameters
+    ----------
     program
         What runs.
     loops
@@ -68,26 +89,11 @@ class LoopSolution(_Statement):
         empty where other limits do.
     """
 
-    cost: Price
     program: Program
     loops: LoopNest
     tiles: Mapping[str, int] = field(default_factory=dict)
     capped_by: str = ""
-
-    @property
-    def route(self) -> Route:
-        """What runs it."""
-        return "nest"
-
-    @property
-    def seconds(self) -> float:
-        """The predicted time."""
-        return self.cost.seconds
-
-    @property
-    def score(self) -> float:
-        """What it is compared by with other ways to compute the same."""
-        return self.request.score(self.cost)
+    route: ClassVar[Route] = "nest"
 
     @property
     def threads_letter(self) -> str | None:
@@ -122,6 +128,7 @@ class ContractionSolution(_Statement):
 
     contraction: Contraction
     plans: tuple[Plan, ...]
+    route: ClassVar[Route] = "contraction"
 
     @classmethod
     def of(cls, request: NestRequest, kind: NestClass, why: str, contraction: Contraction) -> Self:
@@ -136,11 +143,6 @@ class ContractionSolution(_Statement):
             for number, product in enumerate(contraction.products)
         )
         return cls(request, kind, why, contraction, plans)
-
-    @property
-    def route(self) -> Route:
-        """What runs it."""
-        return "contraction"
 
     @property
     def seconds(self) -> float:
@@ -159,34 +161,17 @@ BlockPart = LoopSolution | ContractionSolution
 
 
 @dataclass(frozen=True, slots=True)
-class MoveSolution(_Statement):
+class MoveSolution(_Priced):
     """A statement that moves an array as it is, by a transpose.
 
     Parameters
     ----------
     axes
         The axes of the input in the output's order.
-    cost
-        What loops are predicted to cost that move as much.
     """
 
     axes: tuple[int, ...]
-    cost: Price
-
-    @property
-    def route(self) -> Route:
-        """What runs it."""
-        return "transpose"
-
-    @property
-    def seconds(self) -> float:
-        """The predicted time."""
-        return self.cost.seconds
-
-    @property
-    def score(self) -> float:
-        """What it is compared by with other ways to compute the same."""
-        return self.request.score(self.cost)
+    route: ClassVar[Route] = "transpose"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +198,7 @@ class BlockSolution(_Statement):
     places: tuple[Place, ...]
     begun: int = 0
     apart: bool = True
-
-    @property
-    def route(self) -> Route:
-        """What runs it."""
-        return "contraction"
+    route: ClassVar[Route] = "contraction"
 
     @property
     def seconds(self) -> float:
