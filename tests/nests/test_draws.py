@@ -9,7 +9,7 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
-from tilesolve.nests.draws import draw_tilings, price_choices
+from tilesolve.nests.draws import draw_tilings, price_tilings
 from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.programs import LoopNest
@@ -36,27 +36,26 @@ def test_random_tiles_compute_the_same(text, threads):
         name: rng.integers(0, 9, computation.array(name).shape) for name in computation.inputs
     }
     right = evaluate(computation, arrays, {}, None)
-    drawn = draw_tilings(computation, MACHINE, threads, count=6, seed=3)
-    assert drawn == draw_tilings(computation, MACHINE, threads, count=6, seed=3)
+    request = NestRequest(computation, MACHINE, threads)
+    drawn = draw_tilings(request, count=6, seed=3)
+    assert drawn == draw_tilings(request, count=6, seed=3)
     assert len({tuple(one.loops for one in choices) for choices in drawn}) == 6
     for choices in drawn:
         out = arrays["C"].copy() if "C" in arrays else np.full(right.shape, 77)
-        NestRunner(NestRequest(computation, MACHINE, threads), choices).compute(
-            list(arrays.values()), {}, out
-        )
+        NestRunner(request, choices).compute(list(arrays.values()), {}, out)
         np.testing.assert_array_equal(out, right)
 
 
 def test_few_tilings_are_all_that_there_are():
     """A small extent has no thirty that differ."""
-    found = draw_tilings(bound(MATMUL, 2), MACHINE, count=30)
+    found = draw_tilings(NestRequest(bound(MATMUL, 2), MACHINE), count=30)
     assert 0 < len(found) < 30
 
 
 def test_what_later_lines_cost_tells_tilings_apart():
     """Runs alone cost less than lines, and those less than lines with longer first ones."""
     choices = plan_nest(NestRequest(bound(MATMUL, 500, "float32"), MACHINE, route="nest"))
-    runs, own, lines = (price_choices(choices, MACHINE, later=x) for x in (0.0, 0.25, 1.0))
+    runs, own, lines = (price_tilings(choices, later=x) for x in (0.0, 0.25, 1.0))
     assert runs < lines < own
 
 

@@ -54,21 +54,32 @@ def choose_loops(request: NestRequest) -> LoopSolution:
     streamed = _streams(request)
     count = 1 if request.mode == "thesis" else len(found)
     cost, best = min(
-        ((_price(request, one.nest, streamed), one) for one in found[:count]),
+        ((price_loops(request, one.nest, streamed), one) for one in found[:count]),
         key=lambda pair: request.score(pair[0]),
     )
     if streamed and request.mode != "thesis":
-        cached = _price(request, best.nest, False)
+        cached = price_loops(request, best.nest, False)
         if request.score(cached) <= request.score(cost):
             streamed, cost = False, cached
     if tiled and kind is NestClass.TEMPORAL and request.mode == "default":
-        untiled = _price(request, plain, streamed)
+        untiled = price_loops(request, plain, streamed)
         if request.score(untiled) < request.score(cost):
             best, cost = Loops(plain, "tiles would cost more than they save"), untiled
     past = frozenset([request.statement.name] if streamed else [])
     program = write_program(request.computation, best.nest, past)
     return LoopSolution(
         request, kind, best.why, cost, program, best.nest, best.tiles, best.name_limit()
+    )
+
+
+def price_loops(request: NestRequest, nest: LoopNest, streamed: bool) -> Price:
+    """Return what loops cost whose output goes past the caches, or not."""
+    computation, stage = request.computation, request.statement
+    references = find_references(computation, stage)
+    return price_nest(
+        *(computation, stage, references, nest, request.machine, request.threads),
+        streamed=streamed,
+        later=request.later,
     )
 
 
@@ -175,13 +186,3 @@ def _streams(request: NestRequest) -> bool:
         return False
     limit = Limits.of(machine).last_cache_bytes
     return sum(one.bytes for one in computation.arrays) > limit
-
-
-def _price(request: NestRequest, nest: LoopNest, streamed: bool) -> Price:
-    computation, stage = request.computation, request.statement
-    references = find_references(computation, stage)
-    return price_nest(
-        *(computation, stage, references, nest, request.machine, request.threads),
-        streamed=streamed,
-        later=request.later,
-    )

@@ -18,7 +18,7 @@ from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.nests.classify import NestClass, tile_class
-from tilesolve.nests.draws import draw_tilings, price_choices
+from tilesolve.nests.draws import draw_tilings, price_tilings
 from tilesolve.nests.planning import plan_loops
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
@@ -82,15 +82,15 @@ def study_nest(
     BenchmarkError
         If one gives another result than most.
     """
-    computation, threads = case.work.computation, procedure.threads
+    request = NestRequest(case.work.computation, machine, procedure.threads)
     chosen = [
         (
             PLANNED if name == PRICE else name,
-            plan_loops(NestRequest(computation, machine, threads, later=share)),
+            plan_loops(replace(request, later=share)),
         )
         for name, share in SHARES.items()
     ]
-    drawn = draw_tilings(computation, machine, threads, count=count)
+    drawn = draw_tilings(request, count=count)
     chosen += [(DRAWN, one) for one in drawn]
     different = {_key(choices): choices for _, choices in chosen}
     step = count_steps(tell, len(different) * (1 + procedure.repeat))
@@ -102,10 +102,7 @@ def study_nest(
             Tiling(
                 kind,
                 "; ".join(" ".join(item.name for item in one.loops.items) for one in choices),
-                {
-                    name: price_choices(choices, machine, threads, later=share)
-                    for name, share in SHARES.items()
-                },
+                {name: price_tilings(choices, share) for name, share in SHARES.items()},
                 tuple(times[_key(choices)]),
             )
             for kind, choices in chosen
