@@ -11,7 +11,7 @@ from tilesolve.contractions.statements.nest_suites import nest_suite
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.program import Hold
 from tilesolve.machine.model import Machine
-from tilesolve.nests.classify import classify, find_move, tile_class
+from tilesolve.nests.classify import find_move, tile_class
 from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.price import price_nest, region_share
 from tilesolve.nests.references import find_references
@@ -111,7 +111,7 @@ def test_modes_are_checked():
 def test_classes_of_other_statements(text, sizes, others, found):
     """Computed positions are left alone; stencils stream; scaled transposes are crossed."""
     computation = bound(text, sizes, "int32", **others)
-    assert classify(computation, computation.stages[0]) == found
+    assert plan_nest(NestRequest(computation, MACHINE))[0].kind == found
 
 
 def test_a_part_of_an_array_is_no_move():

@@ -22,7 +22,6 @@ from tilesolve.contractions.statements.cover import (
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Number, Read, Term
 from tilesolve.nests.block_tasks import Place
-from tilesolve.nests.classify import NestClass, classify
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.solutions import (
     BlockPart,
@@ -67,7 +66,7 @@ def make_blocks(
     places += [(maker.block(part), {x: low for x, (low, _) in part.items()}) for part in parts]
     arrays, kinds = tuple(maker.arrays.items()), tuple(maker.kinds)
     told = f"{why} in {len(places)} blocks"
-    return BlockSolution(request, maker.kind, told, arrays, kinds, tuple(places), begun, apart)
+    return BlockSolution(request, told, arrays, kinds, tuple(places), begun, apart)
 
 
 @dataclass(slots=True)
@@ -80,8 +79,6 @@ class _Maker:
         The contraction in its region.
     each
         The same as who computes a block is asked.
-    kind
-        The class of the statement.
     plan_loops
         As of `make_blocks`.
     arrays
@@ -94,7 +91,6 @@ class _Maker:
 
     request: NestRequest
     each: NestRequest
-    kind: NestClass
     plan_loops: PlanLoops
     arrays: Mapping[str, Read]
     dtypes: Mapping[str, str]
@@ -109,7 +105,7 @@ class _Maker:
     ) -> _Maker:
         """Return one for a contraction."""
         computation, stage = request.computation, request.statement
-        each, kind = request.alone() if apart else request, classify(computation, stage)
+        each = request.alone() if apart else request
         arrays: dict[str, Read] = {}
         for read in stage.reads:
             if read == stage.target:
@@ -122,7 +118,7 @@ class _Maker:
         dtypes |= {name: computation.dtypes[read.array] for name, read in arrays.items()}
         own: dict[Term, Term] = {read: Read(name, read.subscripts) for name, read in arrays.items()}
         added = replace_terms(contraction.added, own)
-        return cls(request, each, kind, plan_loops, arrays, dtypes, added, contraction.beta)
+        return cls(request, each, plan_loops, arrays, dtypes, added, contraction.beta)
 
     @property
     def stage(self) -> Stage:
@@ -191,9 +187,7 @@ class _Maker:
         if contraction is None:
             raise PlanError(f"{stage} is no contraction: {reason}")
         why = f"it is the contraction {contraction}"
-        return ContractionSolution.of(
-            replace(self.each, computation=computation), self.kind, why, contraction
-        )
+        return ContractionSolution.of(replace(self.each, computation=computation), why, contraction)
 
     def _bind(
         self,

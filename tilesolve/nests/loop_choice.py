@@ -48,10 +48,9 @@ def choose_loops(request: NestRequest) -> LoopSolution:
     Its output goes past the caches where that costs less.
     """
     kind, plain = tile_class(request.statement), _untiled_nest(request)
-    reason = _untiled_reason(request, kind)
-    tiled = [] if reason else list(STRATEGIES[kind](request))
+    reason, streamed = _untiled_reason(request, kind), _streams(request, kind)
+    tiled = [] if reason else list(STRATEGIES[kind](request, streamed))
     found = tiled or [Loops(plain, reason or "no tile fits the caches")]
-    streamed = _streams(request)
     count = 1 if request.mode == "thesis" else len(found)
     cost, best = min(
         ((price_loops(request, one.nest, streamed), one) for one in found[:count]),
@@ -67,9 +66,7 @@ def choose_loops(request: NestRequest) -> LoopSolution:
             best, cost = Loops(plain, "tiles would cost more than they save"), untiled
     past = frozenset([request.statement.name] if streamed else [])
     program = write_program(request.computation, best.nest, past)
-    return LoopSolution(
-        request, kind, best.why, cost, program, best.nest, best.tiles, best.name_limit()
-    )
+    return LoopSolution(request, best.why, cost, program, best.nest, best.tiles, best.name_limit())
 
 
 def price_loops(request: NestRequest, nest: LoopNest, streamed: bool) -> Price:
@@ -83,7 +80,7 @@ def price_loops(request: NestRequest, nest: LoopNest, streamed: bool) -> Price:
     )
 
 
-def yield_temporal(request: NestRequest) -> Iterator[Loops]:
+def yield_temporal(request: NestRequest, _: bool) -> Iterator[Loops]:
     """Yield loops whose tiles keep elements near that come back, the fewest misses first."""
     setting, sizes = _make_setting(request), dict(request.computation.sizes)
     lanes = request.lanes if request.mode == "default" else None
@@ -94,25 +91,25 @@ def yield_temporal(request: NestRequest) -> Iterator[Loops]:
         yield Loops(nest, why, dict(one.tiles), limit)
 
 
-def yield_spatial(request: NestRequest) -> Iterator[Loops]:
+def yield_spatial(request: NestRequest, streamed: bool) -> Iterator[Loops]:
     """Yield loops whose tiles keep lines that are read across."""
     setting, sizes = _make_setting(request), dict(request.computation.sizes)
     lanes = request.lanes if request.mode == "default" else None
     found = spatial_tiles(setting) if lanes is None else block_tiles(setting)
     if found is None:
         return
-    if lanes is not None and _streams(request):
+    if lanes is not None and streamed:
         lanes = max(lanes, request.line)
     nest = spatial_nest(request.statement, sizes, found, threads=request.threads, lanes=lanes)
     why = "it reads across lines: tiles keep each line until all of it was used"
     yield Loops(nest, why, {found.column: found.width, found.row: found.height})
 
 
-STRATEGIES: Mapping[NestClass, Callable[[NestRequest], Iterator[Loops]]] = {
+STRATEGIES: Mapping[NestClass, Callable[[NestRequest, bool], Iterator[Loops]]] = {
     NestClass.TEMPORAL: yield_temporal,
     NestClass.SPATIAL: yield_spatial,
 }
-"""What finds tiles for a class of statements; those of other classes have none."""
+"""What finds tiles for a class of statements, given whether the output may go past the caches."""
 
 
 def name_limit(setting: Setting, tiles: Mapping[str, int], o: str, threads: str | None) -> str:
@@ -170,7 +167,7 @@ def _untiled_nest(request: NestRequest) -> LoopNest:
     return plain_nest(stage, sizes, request.threads, request.line)
 
 
-def _streams(request: NestRequest) -> bool:
+def _streams(request: NestRequest, kind: NestClass) -> bool:
     """Return whether the output may go past the caches.
 
     It may if it is written once, and the last cache does not hold all arrays; in the thesis it does
@@ -181,7 +178,7 @@ def _streams(request: NestRequest) -> bool:
         return False
     if request.mode == "thesis":
         return True
-    in_blocks = request.mode == "default" and tile_class(stage) is NestClass.SPATIAL
+    in_blocks = request.mode == "default" and kind is NestClass.SPATIAL
     if in_blocks and not has_whole_lines(computation.output, machine.levels[0].line):
         return False
     limit = Limits.of(machine).last_cache_bytes

@@ -9,7 +9,7 @@ from tilesolve.constants.policy import NEST_BLOCK_KINDS, NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
 from tilesolve.nests.blocks import make_blocks
-from tilesolve.nests.classify import classify, find_move
+from tilesolve.nests.classify import find_move
 from tilesolve.nests.loop_choice import choose_loops
 from tilesolve.nests.price import region_share
 from tilesolve.nests.request import NestRequest, Route
@@ -91,8 +91,7 @@ def solve_contraction(request: NestRequest) -> Iterator[ContractionSolution | Bl
     if stage.where:
         yield from _solve_region(request, contraction, why)
     else:
-        kind = classify(computation, stage)
-        yield ContractionSolution.of(request, kind, why, contraction)
+        yield ContractionSolution.of(request, why, contraction)
 
 
 def _solve_region(
@@ -110,11 +109,11 @@ def _solve_region(
 
 def solve_move(request: NestRequest) -> Iterator[MoveSolution]:
     """Yield a statement as a transpose, if it moves an array as it is."""
-    stage, computation = request.statement, request.computation
-    axes = find_move(stage, computation)
+    stage = request.statement
+    axes = find_move(stage, request.computation)
     if axes is not None:
         why, cost = f"it moves {stage.reads[0].array} as it is", choose_loops(request).cost
-        yield MoveSolution(request, classify(computation, stage), why, cost, axes)
+        yield MoveSolution(request, why, cost, axes)
     elif request.route == "transpose":
         raise PlanError(f"{stage} is no transpose: {stage.name} is not one array, moved as it is")
 

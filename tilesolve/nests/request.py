@@ -10,14 +10,13 @@ import numpy as np
 
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import MachineError, PlanError
-from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
 from tilesolve.model.price import Price
 from tilesolve.model.score import score
 from tilesolve.nests.interference import Sets
-from tilesolve.nests.split import single
 from tilesolve.nests.steps import lanes_of
 from tilesolve.system.checks import check_threads
 
@@ -106,8 +105,16 @@ class NestRequest:
         return max(self.machine.levels[0].line // size, 1)
 
     def of(self, computation: Computation, stage: Stage) -> Self:
-        """Return the same for one statement of a computation."""
-        return replace(self, computation=single(computation, stage))
+        """Return the same for one statement of a computation, with arrays as large as they are."""
+        arrays = {stage.name, *(read.array for read in stage.reads)}
+        names = arrays | set(stage.params)
+        alone = bind_stages(
+            (stage,),
+            {letter: computation.sizes[letter] for letter in stage.letters},
+            {name: kind for name, kind in computation.dtypes.items() if name in names},
+            {name: computation.array(name).shape for name in arrays},
+        )
+        return replace(self, computation=alone)
 
     def alone(self) -> Self:
         """Return the same for one of the threads, which works beside the others."""

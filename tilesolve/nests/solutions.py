@@ -14,7 +14,7 @@ from tilesolve.kernels.programs.program import Program
 from tilesolve.model.price import Price
 from tilesolve.model.score import score
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
-from tilesolve.nests.classify import NestClass
+from tilesolve.nests.classify import NestClass, tile_class
 from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.request import NestRequest, Route
 from tilesolve.plans.plan import Plan, plan
@@ -28,14 +28,11 @@ class _Statement:
     ----------
     request
         The statement by itself, and who computes it.
-    kind
-        Its class.
     why
         The reason for what runs it.
     """
 
     request: NestRequest
-    kind: NestClass
     why: str
 
     @property
@@ -96,6 +93,11 @@ class LoopSolution(_Priced):
     route: ClassVar[Route] = "nest"
 
     @property
+    def kind(self) -> NestClass:
+        """What tiles are made for."""
+        return tile_class(self.statement)
+
+    @property
     def threads_letter(self) -> str | None:
         """The letter that threads divide; None where one thread runs."""
         return self._letter("threads")
@@ -129,9 +131,10 @@ class ContractionSolution(_Statement):
     contraction: Contraction
     plans: tuple[Plan, ...]
     route: ClassVar[Route] = "contraction"
+    kind: ClassVar[NestClass] = NestClass.CONTRACTION
 
     @classmethod
-    def of(cls, request: NestRequest, kind: NestClass, why: str, contraction: Contraction) -> Self:
+    def of(cls, request: NestRequest, why: str, contraction: Contraction) -> Self:
         """Return the solution of a contraction, with a plan for each product."""
         plans = tuple(
             plan(
@@ -142,7 +145,7 @@ class ContractionSolution(_Statement):
             )
             for number, product in enumerate(contraction.products)
         )
-        return cls(request, kind, why, contraction, plans)
+        return cls(request, why, contraction, plans)
 
     @property
     def seconds(self) -> float:
@@ -172,6 +175,7 @@ class MoveSolution(_Priced):
 
     axes: tuple[int, ...]
     route: ClassVar[Route] = "transpose"
+    kind: ClassVar[NestClass] = NestClass.MOVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +203,7 @@ class BlockSolution(_Statement):
     begun: int = 0
     apart: bool = True
     route: ClassVar[Route] = "contraction"
+    kind: ClassVar[NestClass] = NestClass.CONTRACTION
 
     @property
     def seconds(self) -> float:
