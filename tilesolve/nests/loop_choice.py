@@ -47,10 +47,10 @@ def choose_loops(request: NestRequest) -> LoopSolution:
 
     Its output goes past the caches where that costs less.
     """
-    kind, plain = tile_class(request.statement), _untiled_nest(request)
+    kind = tile_class(request.statement)
     reason, streamed = _untiled_reason(request, kind), _streams(request, kind)
     tiled = [] if reason else list(STRATEGIES[kind](request, streamed))
-    found = tiled or [Loops(plain, reason or "no tile fits the caches")]
+    found = tiled or [Loops(_untiled_nest(request), reason or "no tile fits the caches")]
     count = 1 if request.mode == "thesis" else len(found)
     cost, best = min(
         ((price_loops(request, one.nest, streamed), one) for one in found[:count]),
@@ -61,6 +61,7 @@ def choose_loops(request: NestRequest) -> LoopSolution:
         if request.score(cached) <= request.score(cost):
             streamed, cost = False, cached
     if tiled and kind is NestClass.TEMPORAL and request.mode == "default":
+        plain = _untiled_nest(request)
         untiled = price_loops(request, plain, streamed)
         if request.score(untiled) < request.score(cost):
             best, cost = Loops(plain, "tiles would cost more than they save"), untiled
