@@ -1,5 +1,6 @@
 """Plans of nests: what they take, what they compute, and what they refuse."""
 
+import json
 import pickle
 import re
 from dataclasses import replace
@@ -381,3 +382,13 @@ def test_each_kind_of_plan_names_the_other():
         tilesolve.Plan.from_json(masked.to_json())
     with pytest.raises(PlanError, match="this is 'a plan', not 'a plan of a nest'"):
         NestPlan.from_json(product.to_json())
+
+
+def test_plans_that_other_code_made_are_refused():
+    """Where this version would run other loops."""
+    text = nest("out[x] = A[x] + 1", 8, machine=MACHINE).to_json()
+    data = json.loads(text)
+    del data["checksum"]
+    data["loops"] = ["for y in range(8): pass"]
+    with pytest.raises(PlanError, match="would run other loops"):
+        NestPlan.from_json(json.dumps(data))

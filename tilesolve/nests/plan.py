@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from tilesolve.nests.arguments import (
     read_computation,
 )
 from tilesolve.nests.calls import Array
-from tilesolve.nests.files import dump_nest, load_nest
+from tilesolve.nests.files import dump_nest, list_loops, load_nest
 from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.report import write_nest_report
 from tilesolve.nests.request import NestMode, NestRequest, Route
@@ -33,6 +33,7 @@ from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import html_report
 
 
+@dataclass(frozen=True, repr=False)
 class NestPlan:
     """How to run a computation on a machine, and what that is predicted to cost.
 
@@ -43,6 +44,11 @@ class NestPlan:
     request
         What is computed, where and how; `nest` makes one.
 
+    Attributes
+    ----------
+    solutions
+        How each statement is run, in order.
+
     Examples
     --------
     >>> import numpy as np
@@ -51,19 +57,18 @@ class NestPlan:
     [3.0, 5.0, 7.0]
     """
 
-    def __init__(self, request: NestRequest) -> None:
-        check_kind(request, NestRequest, "request", "a NestRequest; nest makes one", PlanError)
-        self._request, self._solutions = request, plan_nest(request)
+    request: NestRequest
+    solutions: tuple[NestSolution, ...] = field(init=False, compare=False)
 
-    @property
-    def request(self) -> NestRequest:
-        """What was asked for."""
-        return self._request
+    def __post_init__(self) -> None:
+        asked = self.request
+        check_kind(asked, NestRequest, "request", "a NestRequest; nest makes one", PlanError)
+        object.__setattr__(self, "solutions", plan_nest(asked))
 
     @property
     def computation(self) -> Computation:
         """What is computed."""
-        return self._request.computation
+        return self.request.computation
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -78,22 +83,17 @@ class NestPlan:
     @property
     def machine(self) -> Machine:
         """Where."""
-        return self._request.machine
+        return self.request.machine
 
     @property
     def threads(self) -> int:
         """How many work at once."""
-        return self._request.threads
+        return self.request.threads
 
     @property
     def mode(self) -> NestMode:
         """How tiles are found."""
-        return self._request.mode
-
-    @property
-    def solutions(self) -> tuple[NestSolution, ...]:
-        """How each statement is run, in order."""
-        return self._solutions
+        return self.request.mode
 
     @property
     def seconds(self) -> float:
@@ -108,7 +108,7 @@ class NestPlan:
 
     @cached_property
     def _runner(self) -> NestRunner:
-        return NestRunner(self._request, self.solutions)
+        return NestRunner(self.request, self.solutions)
 
     def whatif(self, **factors: float) -> NestPlan:
         """Return the plan for a machine with some figures multiplied, as `Plan.whatif` does.
@@ -119,7 +119,7 @@ class NestPlan:
         >>> found.seconds / found.whatif(memory_bandwidth=2).seconds
         2.0
         """
-        return NestPlan(replace(self._request, machine=scale_figures(self.machine, factors)))
+        return NestPlan(replace(self.request, machine=scale_figures(self.machine, factors)))
 
     def __call__(
         self, /, *arrays: npt.ArrayLike, out: Array | None = None, **named: npt.ArrayLike
@@ -165,31 +165,25 @@ class NestPlan:
         """
         return self._runner.compute(arrays, named, out)
 
-    def __eq__(self, other: object) -> bool:
-        return self._request == other._request if isinstance(other, NestPlan) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._request)
-
     def __reduce__(self) -> tuple[type[NestPlan], tuple[NestRequest]]:
-        return NestPlan, (self._request,)
+        return NestPlan, (self.request,)
 
     def __repr__(self) -> str:
         return f"<NestPlan {self.computation} on {self.machine.name}: {self.how}>"
 
     def __str__(self) -> str:
-        return write_nest_report(self._request, self.solutions)
+        return write_nest_report(self.request, self.solutions)
 
     def _repr_html_(self) -> str:
         return html_report(str(self))
 
     def to_json(self) -> str:
         """Return the plan as JSON; `from_json` reads it back to an equal value."""
-        return dump_nest(self._request, self.solutions)
+        return dump_nest(self.request, self.solutions)
 
     @classmethod
     def from_json(cls, text: str) -> NestPlan:
-        """Read a plan from JSON.
+        """Read a plan from JSON; one that would run other loops today is refused.
 
         Examples
         --------
@@ -197,8 +191,10 @@ class NestPlan:
         >>> NestPlan.from_json(found.to_json()) == found
         True
         """
-        found = cls.__new__(cls)
-        found._request, found._solutions = load_nest(text)
+        request, loops = load_nest(text)
+        found = cls(request)
+        if list_loops(found.solutions) != loops:
+            raise PlanError("the plan was made by other code: this version would run other loops")
         return found
 
 
