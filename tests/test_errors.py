@@ -18,6 +18,7 @@ import tilesolve
 from tilesolve.contractions.errors import TilesolveError
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
+from tilesolve.nests.request import NestRequest
 
 MACHINE = "i7-6700k"
 FEW = np.ones((4, 4))
@@ -134,13 +135,11 @@ OWN = {
     "Machine.from_toml": {"text": tilesolve.Machine.load(MACHINE).to_toml()},
     "Machine.level": {"name": "L1"},
     "Machine.replace": {"changes": {"cores": 2}},
-    "NestPlan": {
-        "computation": bind_stages([STAGE], 4),
-        "machine": tilesolve.Machine.load(MACHINE),
-    },
+    "NestPlan": {"request": NestRequest(bind_stages([STAGE], 4), tilesolve.Machine.load(MACHINE))},
     "NestPlan.__call__": {"arrays": (FEW, FEW), "named": {}},
     "NestPlan.from_json": {"text": partial(tilesolve.NestPlan.to_json)},
     "Plan.from_json": {"text": partial(tilesolve.Plan.to_json)},
+    "NestPlan.whatif": {"factors": {"compute": 0.5}},
     "Plan.whatif": {"factors": {"compute": 0.5}},
     "Problem": {"spec": tilesolve.Spec.parse("ij,jk->ik")},
     "Problem.check_operands": {"arrays": (FEW, FEW)},

@@ -25,8 +25,9 @@ Kind = str | type[int] | type[float] | type[bool]
 class Operation:
     """An operation by numpy's name of it.
 
-    `name` is that of numpy's function or one of `ACTIVATIONS`, `symbol` is written between or before the arguments
-    (empty for a call), and text calls the operation by `call` (empty if it has a symbol alone).
+    `name` is that of numpy's function or one of `ACTIVATIONS`, `symbol` is written between or
+    before the arguments (empty for a call), and text calls the operation by `call` (empty if it
+    has a symbol alone).
     """
 
     name: str

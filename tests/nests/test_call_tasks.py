@@ -19,9 +19,9 @@ def test_blocks_of_a_region_are_tasks_of_one_call(where, threads, monkeypatch):
     """As many calls of compiled code as threads and stages, however many blocks there are."""
     text = "C[i,j] += A[i,k] * B[k,j]"
     plan = nest(text, 90, machine=MACHINE, threads=threads, where=where, route="contraction")
-    (choice,) = plan.choices
-    assert choice.blocks.apart
-    assert len(choice.blocks.places) >= 36
+    (choice,) = plan.solutions
+    assert choice.apart
+    assert len(choice.places) >= 36
     counts, run = [], running.run_tasks
 
     def note(tasks, count, following, registers):
@@ -34,7 +34,7 @@ def test_blocks_of_a_region_are_tasks_of_one_call(where, threads, monkeypatch):
     right = np.tril(A @ B) if where == "j <= i" else np.tril(A) @ B
     for _ in range(3):
         np.testing.assert_allclose(plan(A, B), right, atol=1e-12)
-    calls = 1 if threads == 1 else 3 * threads * (1 + choice.blocks.begun)
+    calls = 1 if threads == 1 else 3 * threads * (1 + choice.begun)
     assert len(counts) <= calls
     assert max(counts) >= 8
 
@@ -49,8 +49,8 @@ def test_few_blocks_are_shared_by_all_threads():
         threads=2,
         route="contraction",
     )
-    (choice,) = plan.choices
-    assert not choice.blocks.apart
+    (choice,) = plan.solutions
+    assert not choice.apart
     *A, B = np.random.default_rng(0).standard_normal((10, 60, 50))
     A = np.array(A)
     right = np.einsum("ikl,kl->i", A, np.tril(B))

@@ -12,6 +12,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.nests.draws import draw_tilings
 from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.programs import LoopNest
+from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
 from tilesolve.nests.steps import arithmetic_seconds, count_trips
 
@@ -34,18 +35,19 @@ def test_random_tiles_compute_the_same(text, threads):
         name: rng.integers(0, 9, computation.array(name).shape) for name in computation.inputs
     }
     right = evaluate(computation, arrays, {}, None)
-    drawn = draw_tilings(computation, MACHINE, threads, count=6, seed=3)
-    assert drawn == draw_tilings(computation, MACHINE, threads, count=6, seed=3)
+    request = NestRequest(computation, MACHINE, threads)
+    drawn = draw_tilings(request, count=6, seed=3)
+    assert drawn == draw_tilings(request, count=6, seed=3)
     assert len({tuple(one.loops for one in choices) for choices in drawn}) == 6
     for choices in drawn:
         out = arrays["C"].copy() if "C" in arrays else np.full(right.shape, 77)
-        NestRunner(computation, choices, MACHINE, threads).compute(list(arrays.values()), {}, out)
+        NestRunner(request, choices).compute(list(arrays.values()), {}, out)
         np.testing.assert_array_equal(out, right)
 
 
 def test_few_tilings_are_all_that_there_are():
     """A small extent has no thirty that differ."""
-    found = draw_tilings(bound(MATMUL, 2), MACHINE, count=30)
+    found = draw_tilings(NestRequest(bound(MATMUL, 2), MACHINE), count=30)
     assert 0 < len(found) < 30
 
 

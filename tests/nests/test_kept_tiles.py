@@ -7,8 +7,8 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
 from tilesolve.nests import relaxed
+from tilesolve.nests.kept_tiles import temporal_tiles
 from tilesolve.nests.setting import make_setting
-from tilesolve.nests.tiles import temporal_tiles
 from tilesolve.system import files
 
 
@@ -49,7 +49,7 @@ def test_damaged_tiles_are_told_and_solved_again(setting, tmp_path, monkeypatch,
         }[damage]
     )
     monkeypatch.setattr(relaxed, "solve_tiles", lambda _setting: solved)
-    with pytest.warns(TilesolveWarning, match=r"the tiles in .* are ignored"):
+    with pytest.warns(TilesolveWarning, match=r"the list of tiles in .* is ignored"):
         assert temporal_tiles(setting) == solved
     assert temporal_tiles(setting) == solved
     assert path.read_text() == text

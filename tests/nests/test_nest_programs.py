@@ -16,6 +16,7 @@ from tilesolve.kernels.programs.compiled_program import compile_program, program
 from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.machine.model import Machine
 from tilesolve.nests.planning import plan_nest
+from tilesolve.nests.request import NestRequest
 
 MACHINE = Machine.load("i7-6700k")
 NEAR, FAR, *OTHERS = MACHINE.levels
@@ -68,12 +69,13 @@ def draw(computation, seed=0):
 def run_all(computation, arrays, machine, threads, mode, run):
     """The output, each statement by what `run` makes of one of its programs."""
     kept = dict(arrays)
-    for choice in plan_nest(computation, machine, threads, mode, "nest"):
+    for choice in plan_nest(NestRequest(computation, machine, threads, mode, "nest")):
         programs = [choice.program]
         if mode == "default":
             for other in ("untiled", "plain"):
                 programs += [
-                    one.program for one in plan_nest(choice.computation, machine, threads, other)
+                    one.program
+                    for one in plan_nest(NestRequest(choice.computation, machine, threads, other))
                 ]
         own = choice.computation.output
         inputs = {x: kept[x] for x in choice.computation.inputs}
@@ -130,7 +132,7 @@ def test_machine_code_of_the_suite_gives_what_einsum_gives(name):
     arrays = draw(computation)
     params = dict(case.params)
     kept = dict(arrays)
-    for choice in plan_nest(computation, SMALL, 2, "default", "nest"):
+    for choice in plan_nest(NestRequest(computation, SMALL, 2, "default", "nest")):
         own = choice.computation.output
         given = {x: kept[x] for x in choice.computation.inputs}
         out = given.setdefault(own.name, np.full(own.shape, 77, own.dtype))
@@ -156,7 +158,7 @@ def test_stores_pass_the_caches_exactly_where_that_is_planned(mode, cpu):
     planned = set()
     for name, case in nest_suite("nests").items():
         small = case.computation.part({x: min(n, 40) for x, n in case.computation.extents})
-        for choice in plan_nest(small, MACHINE, 2, mode, "nest"):
+        for choice in plan_nest(NestRequest(small, MACHINE, 2, mode, "nest")):
             text = program_assembly(choice.program, cpu=TargetCpu.named(*cpu))
             assert ("vmovnt" in text) == bool(choice.non_temporal), (name, choice.statement)
             planned |= {name} if choice.non_temporal else set()

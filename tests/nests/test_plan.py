@@ -1,7 +1,9 @@
 """Plans of nests: what they take, what they compute, and what they refuse."""
 
+import json
 import pickle
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -236,14 +238,16 @@ def test_sizes_come_from_arrays():
 def test_plans_are_values():
     """They are equal, hash, and come back from pickles and JSON."""
     plan = nest("out[y,x] = A[x,y] | ~B[y,x]", "y=40, x=31", "uint16", machine=MACHINE, threads=2)
+    printed = NestPlan(replace(plan.request, sets="printed", later=0.5))
+    assert NestPlan.from_json(printed.to_json()) == printed != plan
     for other in (pickle.loads(pickle.dumps(plan)), NestPlan.from_json(plan.to_json())):
         assert other == plan
         assert hash(other) == hash(plan)
         check(other)
     assert "NestPlan" in repr(plan)
     assert plan.seconds > 0
-    older = plan.to_json().replace('"format": 2', '"format": 1', 1)
-    with pytest.raises(PlanError, match="format is 1, this version reads 2"):
+    older = plan.to_json().replace('"format": 3', '"format": 1', 1)
+    with pytest.raises(PlanError, match="not a plan of a nest of format 3 but 1"):
         NestPlan.from_json(older)
     damaged = plan.to_json().replace("uint16", "uint32", 1)
     with pytest.raises(PlanError, match="checksum"):
@@ -355,3 +359,36 @@ def test_held_elements_of_a_region_that_begins_whole():
     out = np.zeros((3, 8))
     upper(np.ones((3, 16)), np.ones((16, 8)), out=out)
     np.testing.assert_array_equal(out, np.triu(np.full((3, 8), 2.0**16)))
+
+
+def test_equal_requests_share_a_plan():
+    """Unless it is asked not to; a plan for another machine is another one."""
+    text = "out[x] = A[x] + A[x+1]"
+    found = nest(text, 1_000_000, machine=MACHINE)
+    assert nest(text, {"x": 1_000_000}, machine=MACHINE) is found
+    other = nest(text, 1_000_000, machine=MACHINE, cache=False)
+    assert other is not found
+    assert other == found
+    faster = found.whatif(l3_bandwidth=1.2, memory_bandwidth=1.2)
+    assert faster.seconds < found.seconds
+    assert faster != found
+
+
+def test_each_kind_of_plan_names_the_other():
+    """JSON says what it holds."""
+    product = tilesolve.plan("ij-ik-kj", 8, MACHINE)
+    masked = nest("out[y,x] = A[x,y] & B[y,x]", 8, "int32", machine=MACHINE)
+    with pytest.raises(PlanError, match="this is 'a plan of a nest', not 'a plan'"):
+        tilesolve.Plan.from_json(masked.to_json())
+    with pytest.raises(PlanError, match="this is 'a plan', not 'a plan of a nest'"):
+        NestPlan.from_json(product.to_json())
+
+
+def test_plans_that_other_code_made_are_refused():
+    """Where this version would run other loops."""
+    text = nest("out[x] = A[x] + 1", 8, machine=MACHINE).to_json()
+    data = json.loads(text)
+    del data["checksum"]
+    data["loops"] = ["for y in range(8): pass"]
+    with pytest.raises(PlanError, match="would run other loops"):
+        NestPlan.from_json(json.dumps(data))

@@ -80,7 +80,7 @@ def test_tilings_that_take_far_longer_are_timed_once(monkeypatch):
     """Others in rounds."""
     times = iter([0.1, 0.5, 0.2, *[0.3] * 4])
     monkeypatch.setattr(study, "make_timer", lambda run, trash: lambda: next(times))
-    choices = study.draw_tilings(SYRK.computation, MACHINE, count=3)
+    choices = study.draw_tilings(study.NestRequest(SYRK.computation, MACHINE), count=3)
     found = study.time_choices(SMALL, choices, MACHINE, Procedure(repeat=3), lambda _: None)
     assert found == [[0.1, 0.3, 0.3], [0.5], [0.2, 0.3, 0.3]]
 

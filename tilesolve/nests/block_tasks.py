@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappushpop
-
-from tilesolve.machine.model import Machine
-from tilesolve.machine.what_if import divide_machine
-from tilesolve.nests.choices import Blocks, NestChoice
 
 Place = tuple[int, Mapping[str, int]]
 """The kind of a block, and the first value of each letter there."""
-
-Measure = Callable[[NestChoice, Machine, int], float]
-"""Returns what a choice takes on a machine by so many threads."""
 
 
 def group_places(places: Sequence[Place], output: Sequence[str]) -> list[list[Place]]:
@@ -49,30 +42,20 @@ def share_loads(loads: Sequence[float], threads: int) -> float:
 
 
 def order_tasks(
-    blocks: Blocks, output: Sequence[str], loads: Sequence[float]
+    places: Sequence[Place], output: Sequence[str], loads: Sequence[float]
 ) -> list[tuple[float, list[Place]]]:
     """Return the tasks of a region, the longest first, with what they take.
 
     Parameters
     ----------
-    blocks
-        Of the region; those that begin elements are no tasks of it.
+    places
+        The blocks of the region.
     output
         The output's letters.
     loads
         What a block of each kind takes.
     """
-    groups = group_places(blocks.places[blocks.begun :], output)
-    weighed = [(sum(loads[kind] for kind, _ in group), group) for group in groups]
+    weighed = [
+        (sum(loads[kind] for kind, _ in group), group) for group in group_places(places, output)
+    ]
     return sorted(weighed, key=lambda one: one[0], reverse=True)
-
-
-def measure_blocks(
-    blocks: Blocks, output: Sequence[str], machine: Machine, threads: int, measure: Measure
-) -> float:
-    """Return what all blocks of a region take, by what each takes."""
-    own, team = (divide_machine(machine, threads), 1) if blocks.apart else (machine, threads)
-    loads = [sum(measure(one, own, team) for one in kind) for kind in blocks.kinds]
-    begun = sum(loads[kind] for kind, _ in blocks.places[: blocks.begun])
-    tasks = [load for load, _ in order_tasks(blocks, output, loads)]
-    return begun + (share_loads(tasks, threads) if blocks.apart else sum(tasks))

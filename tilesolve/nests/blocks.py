@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilesolve.constants.policy import NEST_BLOCKS, NEST_PANELS, NEST_TASKS_PER_THREAD
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.affine import Affine, Box, Condition
 from tilesolve.contractions.statements.computation import Computation, Shape, bind_stages
-from tilesolve.contractions.statements.contraction import find_contraction
+from tilesolve.contractions.statements.contraction import Contraction, find_contraction
 from tilesolve.contractions.statements.cover import (
     cover_region,
     open_conditions,
@@ -21,15 +22,23 @@ from tilesolve.contractions.statements.cover import (
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Number, Read, Term
 from tilesolve.contractions.statements.values import replace_terms
-from tilesolve.nests.choices import Blocks, NestChoice
+from tilesolve.nests.block_tasks import Place
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.solutions import (
+    BlockPart,
+    BlockSolution,
+    ContractionSolution,
+    LoopSolution,
+)
 
-PlanLoops = Callable[[Computation, bool], tuple[NestChoice, ...]]
-"""Returns generated loops for a computation of one statement: by one thread of several, or by all.
-"""
+PlanLoops = Callable[[NestRequest], tuple[LoopSolution, ...]]
+"""Returns generated loops for a request of one statement."""
 
 
-def make_blocks(choice: NestChoice, threads: int, plan_loops: PlanLoops) -> Blocks:
-    """Return the blocks of a contraction in a region.
+def make_blocks(
+    request: NestRequest, contraction: Contraction, why: str, plan_loops: PlanLoops
+) -> BlockSolution:
+    """Return a contraction in a region as blocks.
 
     Where a condition has a letter of the sum, all elements of the output begin before, and all
     blocks add to them; else each block computes its elements from the start. Each block is a task
@@ -37,25 +46,27 @@ def make_blocks(choice: NestChoice, threads: int, plan_loops: PlanLoops) -> Bloc
 
     Parameters
     ----------
-    choice
-        The statement, with extents.
-    threads
-        Those that share the work.
+    request
+        Of the statement.
+    contraction, why
+        What it is, and what is said of it.
     plan_loops
         Plans what no plan of a contraction computes.
     """
-    stage, box = choice.statement, choice.computation.box(choice.statement)
-    cover = cover_region(stage.where, box, NEST_PANELS, NEST_BLOCKS)
+    stage, threads = request.statement, request.threads
+    cover = cover_region(stage.where, request.computation.box(stage), NEST_PANELS, NEST_BLOCKS)
     parts = (*cover.inside, *cover.border)
     tasks = len({tuple(part[letter] for letter in stage.output) for part in parts})
     apart = threads == 1 or tasks >= threads * NEST_TASKS_PER_THREAD
-    maker = _Maker.of(choice, apart, plan_loops)
-    places: list[tuple[int, Mapping[str, int]]] = []
+    maker = _Maker.of(request, contraction, apart, plan_loops)
+    places: list[Place] = []
     if any(letter in stage.summed for one in stage.where for letter in one.letters):
         places.append((maker.start(), dict.fromkeys(stage.letters, 0)))
     begun = len(places)
     places += [(maker.block(part), {x: low for x, (low, _) in part.items()}) for part in parts]
-    return Blocks(tuple(maker.arrays.items()), tuple(maker.kinds), tuple(places), begun, apart)
+    arrays, kinds = tuple(maker.arrays.items()), tuple(maker.kinds)
+    told = f"{why} in {len(places)} blocks"
+    return BlockSolution(request, told, arrays, kinds, tuple(places), begun, apart)
 
 
 @dataclass(slots=True)
@@ -64,10 +75,10 @@ class _Maker:
 
     Parameters
     ----------
-    choice
+    request
         The contraction in its region.
-    apart
-        Whether one thread computes a block.
+    each
+        The same as who computes a block is asked.
     plan_loops
         As of `make_blocks`.
     arrays
@@ -78,21 +89,23 @@ class _Maker:
         What is added to the output, by these names, and what multiplies the output.
     """
 
-    choice: NestChoice
-    apart: bool
+    request: NestRequest
+    each: NestRequest
     plan_loops: PlanLoops
     arrays: Mapping[str, Read]
     dtypes: Mapping[str, str]
     added: Term
     beta: Term | None
-    kinds: list[tuple[NestChoice, ...]] = field(default_factory=list)
+    kinds: list[tuple[BlockPart, ...]] = field(default_factory=list)
     known: dict[object, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, choice: NestChoice, apart: bool, plan_loops: PlanLoops) -> _Maker:
+    def of(
+        cls, request: NestRequest, contraction: Contraction, apart: bool, plan_loops: PlanLoops
+    ) -> _Maker:
         """Return one for a contraction."""
-        computation, stage, contraction = choice.computation, choice.statement, choice.contraction
-        assert contraction is not None
+        computation, stage = request.computation, request.statement
+        each = request.alone() if apart else request
         arrays: dict[str, Read] = {}
         for read in stage.reads:
             if read == stage.target:
@@ -105,19 +118,21 @@ class _Maker:
         dtypes |= {name: computation.dtypes[read.array] for name, read in arrays.items()}
         own: dict[Term, Term] = {read: Read(name, read.subscripts) for name, read in arrays.items()}
         added = replace_terms(contraction.added, own)
-        return cls(choice, apart, plan_loops, arrays, dtypes, added, contraction.beta)
+        return cls(request, each, plan_loops, arrays, dtypes, added, contraction.beta)
 
     @property
     def stage(self) -> Stage:
         """The statement."""
-        return self.choice.statement
+        return self.request.statement
 
     def start(self) -> int:
         """Return the kind that begins all elements of the output, to which blocks add then."""
         stage = self.stage
-        begun = self._bind(self._plus(None), self.choice.computation.sizes, stage.bounds)
+        begun = self._bind(self._plus(None), self.request.computation.sizes, stage.bounds)
         self.beta = Number(1)
-        return self._kind("start", lambda: self.plan_loops(begun, False))
+        return self._kind(
+            "start", lambda: self.plan_loops(replace(self.request, computation=begun))
+        )
 
     def block(self, box: Box) -> int:
         """Return the kind of a block, given the first and the last value of each letter."""
@@ -133,13 +148,11 @@ class _Maker:
         if not loops:
             return self._kind(key, lambda: self._masked(sizes, where))
         looped = self._plus(self.added)
-        return self._kind(
-            key, lambda: self.plan_loops(self._bind(looped, sizes, where), self.apart)
-        )
+        return self._kind(key, lambda: self._loops(self._bind(looped, sizes, where)))
 
     def _masked(
         self, sizes: Mapping[str, int], where: Sequence[Condition]
-    ) -> tuple[NestChoice, ...]:
+    ) -> tuple[BlockPart, ...]:
         """Return what computes a block as a whole and takes over what is in the region."""
         stage, name = self.stage, f"{self.stage.name}_block"
         while name in self.dtypes:
@@ -150,7 +163,7 @@ class _Maker:
         shapes = {name: tuple(sizes[letter] for letter in stage.output)}
         return (
             self._contraction(whole, sizes),
-            *self.plan_loops(self._bind(merged, sizes, where, kinds, shapes), self.apart),
+            *self._loops(self._bind(merged, sizes, where, kinds, shapes)),
         )
 
     def _plus(self, added: Term | None) -> Stage:
@@ -163,16 +176,18 @@ class _Maker:
             term = old if added is None else old + added
         return Stage(stage.name, stage.axes, term, self.dtypes[stage.name])
 
-    def _contraction(self, stage: Stage, sizes: Mapping[str, int]) -> NestChoice:
+    def _loops(self, computation: Computation) -> tuple[LoopSolution, ...]:
+        """Return a block that loops compute."""
+        return self.plan_loops(replace(self.each, computation=computation))
+
+    def _contraction(self, stage: Stage, sizes: Mapping[str, int]) -> ContractionSolution:
         """Return a block that plans compute."""
         computation = self._bind(stage, sizes)
         contraction, reason = find_contraction(stage, computation.dtypes)
-        return replace(
-            self.choice,
-            computation=computation,
-            contraction=contraction,
-            why=reason or f"it is the contraction {contraction}",
-        )
+        if contraction is None:
+            raise PlanError(f"{stage} is no contraction: {reason}")
+        why = f"it is the contraction {contraction}"
+        return ContractionSolution.of(replace(self.each, computation=computation), why, contraction)
 
     def _bind(
         self,
@@ -192,7 +207,7 @@ class _Maker:
             shapes,
         )
 
-    def _kind(self, key: object, make: Callable[[], tuple[NestChoice, ...]]) -> int:
+    def _kind(self, key: object, make: Callable[[], tuple[BlockPart, ...]]) -> int:
         if key not in self.known:
             self.known[key] = len(self.kinds)
             self.kinds.append(make())
@@ -204,6 +219,6 @@ class _Maker:
             isinstance(one, Affine) and one.interval(box)[1] < extent
             for read in self.arrays.values()
             for one, extent in zip(
-                read.subscripts, self.choice.computation.array(read.array).shape, strict=True
+                read.subscripts, self.request.computation.array(read.array).shape, strict=True
             )
         )

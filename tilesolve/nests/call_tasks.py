@@ -12,13 +12,15 @@ from tilesolve.contractions.statements.operations import OPERATIONS
 from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, Term
 from tilesolve.kernels.programs.compiled_program import CompiledProgram, compile_program
 from tilesolve.kernels.programs.layout import Layout
-from tilesolve.machine.model import Machine
-from tilesolve.machine.what_if import divide_machine
-from tilesolve.nests.block_tasks import Place, order_tasks
+from tilesolve.nests.block_tasks import Place
 from tilesolve.nests.calls import leaves_elements
-from tilesolve.nests.choices import Blocks, NestChoice
-from tilesolve.nests.predicted import predict_seconds
-from tilesolve.nests.product_plans import plan_products
+from tilesolve.nests.solutions import (
+    BlockSolution,
+    ContractionSolution,
+    LoopSolution,
+    MoveSolution,
+    NestSolution,
+)
 from tilesolve.nests.task_writer import (
     Located,
     Operand,
@@ -33,7 +35,7 @@ from tilesolve.transposes.transpose import transpose
 from tilesolve.transposes.walk_setup import walk_between
 
 Codes = dict[tuple[int, Layout], CompiledProgram]
-"""Code of programs by their choice and the layout of their arrays."""
+"""Code of programs by their solution and the layout of their arrays."""
 
 
 @dataclass(slots=True)
@@ -42,8 +44,6 @@ class StatementWriter:
 
     Parameters
     ----------
-    machine, threads
-        Whose threads share the work.
     params
         The word of each parameter.
     behind
@@ -54,24 +54,19 @@ class StatementWriter:
         Where it writes.
     factors
         Products of numbers and parameters whose value a call needs, too.
-    plans
-        Of the products of contractions that are known, by their choice.
     parts
-        Parts of these products, by their plan and the strides.
+        Parts of products, by their plan and the strides.
     """
 
-    machine: Machine
-    threads: int
     params: Mapping[str, Operand]
     behind: int
     codes: Codes
     tasks: TaskWriter = field(default_factory=TaskWriter)
     factors: dict[Term, Operand] = field(default_factory=dict)
-    plans: dict[int, tuple[Plan, ...]] = field(default_factory=dict)
     parts: dict[tuple[object, ...], list[Task]] = field(default_factory=dict)
 
     def write(
-        self, choices: Sequence[NestChoice], arrays: Mapping[str, Located], out: Located
+        self, solutions: Sequence[NestSolution], arrays: Mapping[str, Located], out: Located
     ) -> None:
         """Write statements; the last one computes an array that is given.
 
@@ -79,52 +74,51 @@ class StatementWriter:
         changes: where a statement updates one, it updates a copy.
         """
         known = dict(arrays)
-        for at, choice in enumerate(choices):
-            info, last = choice.computation.output, at == len(choices) - 1
+        for at, one in enumerate(solutions):
+            info, last = one.computation.output, at == len(solutions) - 1
             own = known.get(info.name)
             target = out if last else self.tasks.add_array(info.shape, info.dtype)
             known[info.name] = target
             if not all(info.shape):
                 continue
             if own is not None and own != target:
-                self._copy(target, own)
-            elif own is None and not last and leaves_elements(choice.computation):
+                self._copy(target, own, one.request.threads)
+            elif own is None and not last and leaves_elements(one.computation):
                 self.tasks.write_stage([partial(self.tasks.clear, target)])
-            self._write_choice(choice, known)
+            self._write_statement(one, known)
 
-    def _write_choice(self, choice: NestChoice, arrays: Mapping[str, Located]) -> None:
+    def _write_statement(self, solution: NestSolution, arrays: Mapping[str, Located]) -> None:
         """Write one statement."""
-        if choice.blocks is not None:
-            self._write_blocks(choice, choice.blocks, arrays)
-        elif choice.route == "contraction":
-            self._write_contraction(choice, arrays)
-        elif choice.route == "transpose":
-            self._write_transpose(choice, arrays)
-        else:
-            self._write_loops(choice, arrays)
+        match solution:
+            case BlockSolution():
+                self._write_blocks(solution, arrays)
+            case ContractionSolution():
+                self._write_contraction(solution, arrays)
+            case MoveSolution():
+                self._write_move(solution, arrays)
+            case LoopSolution():
+                self._write_loops(solution, arrays)
 
-    def _write_loops(self, choice: NestChoice, arrays: Mapping[str, Located]) -> None:
-        given = {info.name: arrays[info.name] for info in choice.computation.arrays}
-        key = id(choice), Layout.of(given)
+    def _write_loops(self, solution: LoopSolution, arrays: Mapping[str, Located]) -> None:
+        given = {info.name: arrays[info.name] for info in solution.computation.arrays}
+        key = id(solution), Layout.of(given)
         if key not in self.codes:
-            assert choice.program is not None
-            self.codes[key] = compile_program(choice.program, key[1])
+            self.codes[key] = compile_program(solution.program, key[1])
         code = self.codes[key]
         for entry, divided in code.phases:
-            parts = self.threads if divided else 1
+            parts = solution.request.threads if divided else 1
             self.tasks.write_stage(
                 partial(self.tasks.run_program, code, entry, (part, parts), given, self.params)
                 for part in range(parts)
             )
 
-    def _write_contraction(self, choice: NestChoice, arrays: Mapping[str, Located]) -> None:
-        contraction = choice.contraction
-        assert contraction is not None
-        target = arrays[choice.statement.name].first(_computed_shape(choice))
+    def _write_contraction(
+        self, solution: ContractionSolution, arrays: Mapping[str, Located]
+    ) -> None:
+        contraction = solution.contraction
+        target = arrays[solution.statement.name].first(_computed_shape(solution))
         beta: Term = Number(0) if contraction.beta is None else contraction.beta
-        if id(choice) not in self.plans:
-            self.plans[id(choice)] = plan_products(choice, self.machine, self.threads)
-        for product, plan in zip(contraction.products, self.plans[id(choice)], strict=True):
+        for product, plan in zip(contraction.products, solution.plans, strict=True):
             first, second = (
                 arrays[operand].first(plan.problem.shape(at))
                 for at, operand in enumerate(product.operands, 1)
@@ -155,15 +149,16 @@ class StatementWriter:
             return constant_double(compute_factor(term, {}))
         return self.factors.setdefault(term, (self.behind + len(self.factors), 0))
 
-    def _write_transpose(self, choice: NestChoice, arrays: Mapping[str, Located]) -> None:
-        source = arrays[choice.statement.reads[0].array].transpose(choice.axes)
-        target = arrays[choice.statement.name].first(_computed_shape(choice))
+    def _write_move(self, solution: MoveSolution, arrays: Mapping[str, Located]) -> None:
+        source = arrays[solution.statement.reads[0].array].transpose(solution.axes)
+        target = arrays[solution.statement.name].first(_computed_shape(solution))
+        threads = solution.request.threads
         if 2 * target.nbytes > limits_in_force().last_cache_bytes:  # alignment decides how
-            self.tasks.write_job(partial(_call_transpose, target, source, self.threads))
+            self.tasks.write_job(partial(_call_transpose, target, source, threads))
         else:
-            self._copy(target, source)
+            self._copy(target, source, threads)
 
-    def _copy(self, target: Located, source: Located) -> None:
+    def _copy(self, target: Located, source: Located, threads: int) -> None:
         """Write a copy of an array to another one."""
         limits, both = limits_in_force(), 2 * target.nbytes
         walk = walk_between(
@@ -171,7 +166,7 @@ class StatementWriter:
             target.strides,
             source.strides,
             target.itemsize,
-            self.threads,
+            threads,
             limits,
             streamed=both > limits.last_cache_bytes,
             held=both <= limits.near_bytes,
@@ -180,66 +175,40 @@ class StatementWriter:
             partial(self.tasks.run_move, walk, part, target, source) for part in walk.parts
         )
 
-    def _write_blocks(
-        self, choice: NestChoice, blocks: Blocks, arrays: Mapping[str, Located]
-    ) -> None:
+    def _write_blocks(self, solution: BlockSolution, arrays: Mapping[str, Located]) -> None:
         """Write the blocks of a region: as tasks, or one after another."""
-        output = choice.statement.output
-        alone = self
-        if blocks.apart and self.threads > 1:
-            alone = _of_one_thread(self)
-        for place in blocks.places[: blocks.begun]:
-            self._write_block(choice, blocks, place, arrays)
-        loads = [
-            sum(predict_seconds(one, alone.machine, alone.threads) for one in kind)
-            for kind in blocks.kinds
-        ]
-        tasks = [group for _, group in order_tasks(blocks, output, loads)]
-        if not blocks.apart:
-            for place in (one for group in tasks for one in group):
-                self._write_block(choice, blocks, place, arrays)
-            return
+        for place in solution.places[: solution.begun]:
+            self._write_block(solution, place, arrays)
 
         def write_task(group: Sequence[Place]) -> None:
             for place in group:
                 self.tasks.forget_arrays()
-                alone._write_block(choice, blocks, place, arrays)
+                self._write_block(solution, place, arrays)
 
-        self.tasks.write_stage(partial(write_task, group) for group in tasks)
+        if solution.apart:
+            self.tasks.write_stage(partial(write_task, group) for group in solution.tasks)
+            return
+        for place in (one for group in solution.tasks for one in group):
+            self._write_block(solution, place, arrays)
 
     def _write_block(
-        self, choice: NestChoice, blocks: Blocks, place: Place, arrays: Mapping[str, Located]
+        self, solution: BlockSolution, place: Place, arrays: Mapping[str, Located]
     ) -> None:
         kind, origin = place
-        target = choice.statement.target
-        shapes = {
-            info.name: info.shape for one in blocks.kinds[kind] for info in one.computation.arrays
-        }
+        target, block = solution.statement.target, solution.kinds[kind]
+        shapes = {info.name: info.shape for one in block for info in one.computation.arrays}
         parts = {
             name: _part(arrays[read.array], read, origin, shapes[name])
-            for name, read in (*blocks.arrays, (target.array, target))
+            for name, read in (*solution.arrays, (target.array, target))
             if name in shapes
         }
-        self.write(blocks.kinds[kind], parts, parts[target.array])
+        self.write(block, parts, parts[target.array])
 
 
-def _of_one_thread(writer: StatementWriter) -> StatementWriter:
-    """Return what writes for one of several busy threads, to the same tasks."""
-    return StatementWriter(
-        divide_machine(writer.machine, writer.threads),
-        1,
-        writer.params,
-        writer.behind,
-        writer.codes,
-        writer.tasks,
-        writer.factors,
-    )
-
-
-def _computed_shape(choice: NestChoice) -> tuple[int, ...]:
+def _computed_shape(solution: NestSolution) -> tuple[int, ...]:
     """Return the shape of what a statement computes of its array, from the first element on."""
-    sizes = choice.computation.sizes
-    return tuple(sizes[letter] for letter in choice.statement.output)
+    sizes = solution.computation.sizes
+    return tuple(sizes[letter] for letter in solution.statement.output)
 
 
 def _part(array: Located, read: Read, origin: Mapping[str, int], shape: Sequence[int]) -> Located:

@@ -6,7 +6,6 @@ from enum import StrEnum
 
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
-from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 
@@ -23,27 +22,6 @@ class NestClass(StrEnum):
     TEMPORAL = "temporal"
     SPATIAL = "spatial"
     NO_TRANSFORM = "no transform"
-
-
-def classify(computation: Computation, stage: Stage) -> NestClass:
-    """Return the class of a statement: by what it is as a whole, else by its letters.
-
-    Examples
-    --------
-    >>> from tilesolve.contractions.statements.computation import bind_stages
-    >>> from tilesolve.contractions.statements.parse import parse_stages
-    >>> for text in ("C[i,j] += A[i,k] * B[k,j]", "B[x,y] = A[y,x]", "m[y,x] = A[x,y] & B[y,x]"):
-    ...     found = bind_stages(parse_stages(text), 8, "int32")
-    ...     print(classify(found, found.stages[0]).name)
-    TEMPORAL
-    MOVE
-    SPATIAL
-    """
-    if find_contraction(stage, computation.dtypes)[0] is not None:
-        return NestClass.CONTRACTION
-    if find_move(stage, computation) is not None:
-        return NestClass.MOVE
-    return tile_class(stage)
 
 
 def tile_class(stage: Stage) -> NestClass:

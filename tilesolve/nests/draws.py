@@ -6,17 +6,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilesolve.contractions.statements.computation import Computation
-from tilesolve.machine.model import Machine
-from tilesolve.model.score import score
-from tilesolve.nests.choices import NestChoice
 from tilesolve.nests.classify import NestClass
-from tilesolve.nests.planning import plan_nest
-from tilesolve.nests.price import price_nest
+from tilesolve.nests.loop_choice import price_loops
+from tilesolve.nests.planning import plan_loops
 from tilesolve.nests.programs import write_program
+from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import tiled_nest
-from tilesolve.nests.steps import lanes_of
+from tilesolve.nests.solutions import LoopSolution
 from tilesolve.nests.temporal import TemporalTiles, all_ends, cost_of, order_loops
 
 DRAWS_PER_TILING = 20
@@ -24,17 +21,17 @@ DRAWS_PER_TILING = 20
 
 
 def draw_tilings(
-    computation: Computation, machine: Machine, threads: int = 1, *, count: int = 30, seed: int = 1
-) -> list[tuple[NestChoice, ...]]:
-    """Return choices with random tiles for each statement that sums, no two with the same loops.
+    request: NestRequest, *, count: int = 30, seed: int = 1
+) -> list[tuple[LoopSolution, ...]]:
+    """Return solutions with random tiles for each statement that sums, no two with the same loops.
 
     Tiles are drawn from all sizes alike on a logarithmic scale, whether they fit the caches or
     not; then the loops that decide, and the rest of the loops in their best order.
 
     Parameters
     ----------
-    computation, machine, threads
-        As `plan_nest` takes them.
+    request
+        For what.
     count
         How many are wanted; fewer come where there are no more.
     seed
@@ -44,63 +41,51 @@ def draw_tilings(
     --------
     >>> from tilesolve.contractions.statements.computation import bind_stages
     >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.machine.model import Machine
     >>> found = bind_stages(parse_stages("C[i,j] += A[i,k] * B[k,j]"), 64, "float32")
-    >>> drawn = draw_tilings(found, Machine.load("i7-6700k"), count=5)
+    >>> drawn = draw_tilings(NestRequest(found, Machine.load("i7-6700k")), count=5)
     >>> len({one.loops for (one,) in drawn})
     5
     """
-    planned = plan_nest(computation, machine, threads, route="nest")
-    tiled = [bool(one.tiles) for one in plan_nest(computation, machine, 1, "thesis", "nest")]
+    planned = plan_loops(request)
+    alone = replace(request, threads=1, mode="thesis")
+    tiled = [bool(one.tiles) for one in plan_loops(alone)]
     rng = random.Random(seed)
-    found: dict[object, tuple[NestChoice, ...]] = {}
+    found: dict[object, tuple[LoopSolution, ...]] = {}
     for _ in range(DRAWS_PER_TILING * count):
         if len(found) == count:
             break
         drawn = tuple(
-            _draw_choice(one, machine, threads, rng)
-            if may and one.kind is NestClass.TEMPORAL
-            else one
+            _draw_loops(one, rng) if may and one.kind is NestClass.TEMPORAL else one
             for one, may in zip(planned, tiled, strict=True)
         )
         found.setdefault(tuple(one.loops for one in drawn), drawn)
     return list(found.values())
 
 
-def price_choices(choices: Sequence[NestChoice], machine: Machine, threads: int = 1) -> float:
-    """Return the seconds that nests are compared by, of all statements together.
-
-    Parameters
-    ----------
-    choices
-        Statements as generated loops.
-    machine, threads
-        Who computes.
-    """
-    total = 0.0
-    for one in choices:
-        streamed = bool(one.non_temporal)
-        cost = price_nest(one.computation, one.loops, machine, threads, streamed=streamed)
-        total += score(cost, machine.costs.level_overlap)
-    return total
+def price_tilings(solutions: Sequence[LoopSolution]) -> float:
+    """Return the seconds that nests are compared by, of all statements together."""
+    return sum(
+        one.request.score(price_loops(one.request, one.loops, bool(one.non_temporal)))
+        for one in solutions
+    )
 
 
-def _draw_choice(
-    choice: NestChoice, machine: Machine, threads: int, rng: random.Random
-) -> NestChoice:
-    """Return a choice with random tiles."""
-    computation, stage = choice.computation, choice.statement
-    setting = make_setting(computation, stage, machine, threads)
-    found = _draw_tiles(setting, rng)
-    width = lanes_of(computation.output.dtype, machine)
-    nest = tiled_nest(stage, dict(computation.sizes), found, threads=threads, lanes=width)
+def _draw_loops(solution: LoopSolution, rng: random.Random) -> LoopSolution:
+    """Return a solution with random tiles."""
+    request, statement = solution.request, solution.statement
+    computation, threads = request.computation, request.threads
+    found = _draw_tiles(make_setting(computation, statement, request.machine, threads), rng)
+    sizes = dict(computation.sizes)
+    nest = tiled_nest(statement, sizes, found, threads=threads, lanes=request.lanes)
     return replace(
-        choice,
+        solution,
         why="its tiles are drawn",
         tiles=dict(found.tiles),
         loops=nest,
         capped_by="",
-        cost=price_nest(computation, nest, machine, threads),
-        program=write_program(computation, nest, choice.non_temporal),
+        cost=price_loops(request, nest, False),
+        program=write_program(computation, nest, solution.non_temporal),
     )
 
 

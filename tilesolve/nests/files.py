@@ -1,123 +1,77 @@
-"""Plans of nests as JSON: what was asked for; reading it plans anew, to the same choices."""
+"""Plans of nests as JSON: what was asked for, and the loops, which have to be the same then."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from tilesolve.contractions.argument_kinds import check_kind
-from tilesolve.contractions.errors import PlanError, TilesolveError
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.parse import parse_conditions, parse_stages
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.printer import print_program
 from tilesolve.machine.model import Machine
-from tilesolve.nests.choices import NestChoice, NestMode, Route
-from tilesolve.nests.planning import plan_nest
-from tilesolve.system.checksums import checksum_of
-from tilesolve.system.first_use import tell_of_planning
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.solutions import LoopSolution, NestSolution
+from tilesolve.plans.files import refuse_damage, seal, unseal
 
 HOLDS = "a plan of a nest"
-"""What such JSON says of itself."""
+"""What such JSON says that it holds."""
 
-NEST_FORMAT = 2
+NEST_FORMAT = 3
 """Version of the JSON; a file of another version is refused.
 
 In the first one, inputs were those of the right side before those of subscripts on the left, and
-sums kept the dtype of what they sum.
+sums kept the dtype of what they sum. The second one had the first three of the options.
 """
 
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a plan of a nest was asked for; the choices follow.
-
-    Parameters
-    ----------
-    computation, machine, threads, mode, route
-        As `plan_nest` takes them.
-    """
-
-    computation: Computation
-    machine: Machine
-    threads: int = 1
-    mode: NestMode = "default"
-    route: Route | None = None
-
-    def choose(self) -> tuple[NestChoice, ...]:
-        """Return how each statement is run."""
-        with tell_of_planning():
-            return plan_nest(self.computation, self.machine, self.threads, self.mode, self.route)
+OPTIONS = ("threads", "mode", "route", "threads_per_core", "sets", "later")
+"""What JSON has of a request as it is."""
 
 
-def dump_nest(asked: Asked, choices: Sequence[NestChoice]) -> str:
+def dump_nest(request: NestRequest, solutions: Sequence[NestSolution]) -> str:
     """Return what was asked for as JSON, with the loops that were chosen."""
-    computation = asked.computation
+    computation = request.computation
     data = {
-        "format": NEST_FORMAT,
-        "holds": HOLDS,
         "stages": [_stage_data(stage) for stage in computation.stages],
         "sizes": dict(computation.sizes),
         "shapes": {array.name: list(array.shape) for array in computation.arrays},
         "dtypes": dict(computation.dtypes),
-        "machine": asked.machine.to_toml(),
-        "threads": asked.threads,
-        "mode": asked.mode,
-        "route": asked.route,
-        "loops": _write_loops(choices),
+        "machine": request.machine.to_toml(),
+        **{name: getattr(request, name) for name in OPTIONS},
+        "loops": list_loops(solutions),
     }
-    return json.dumps({**data, "checksum": checksum_of(data)})
+    return seal(HOLDS, NEST_FORMAT, data)
 
 
-def load_nest(text: str) -> Asked:
-    """Read what a plan was asked for from JSON.
+def load_nest(text: str) -> tuple[NestRequest, list[str]]:
+    """Read from JSON what a plan was asked for, and the loops that it had.
 
     Raises
     ------
     PlanError
-        If the text is no plan, of another version, damaged, or would run other loops today.
+        If the text is no plan, of another version, or damaged.
 
     Examples
     --------
-    >>> load_nest("[]")
+    >>> load_nest("{}")
     Traceback (most recent call last):
         ...
-    tilesolve.contractions.errors.PlanError: this is no plan of a nest
+    tilesolve.contractions.errors.PlanError: this is 'a plan', not 'a plan of a nest'
     """
-    check_kind(text, str, "text of a plan", "JSON", PlanError)
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PlanError(f"this is no plan of a nest: {error}") from None
-    if not isinstance(data, dict) or data.get("holds") != HOLDS:
-        raise PlanError("this is no plan of a nest")
-    if data.get("format") != NEST_FORMAT:
-        raise PlanError(
-            f"the plan's format is {data.get('format')!r}, this version reads {NEST_FORMAT}"
-        )
-    given = data.pop("checksum", None)
-    if given != checksum_of(data):
-        raise PlanError("the plan is damaged: its checksum is not that of its content")
-    try:
-        found = Asked(
-            _computation(data),
-            Machine.from_toml(data["machine"]),
-            *(data[name] for name in ("threads", "mode", "route")),
-        )
-        same = _write_loops(found.choose()) == data["loops"]
-    except TilesolveError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise PlanError(f"the plan is damaged: {type(error).__name__}: {error}") from None
-    if not same:
-        raise PlanError("the plan was made by other code: this version would run other loops")
-    return found
+    data = unseal(text, HOLDS, NEST_FORMAT)
+    with refuse_damage():
+        options = {name: data[name] for name in OPTIONS}
+        machine = Machine.from_toml(data["machine"])
+        return NestRequest(_computation(data), machine, **options), data["loops"]
 
 
-def _write_loops(choices: Sequence[NestChoice]) -> list[str]:
-    return [print_program(one.program) if one.program else one.route for one in choices]
+def list_loops(solutions: Sequence[NestSolution]) -> list[str]:
+    """Return the loops of each statement as text; the route where others run it."""
+    return [
+        print_program(one.program) if isinstance(one, LoopSolution) else one.route
+        for one in solutions
+    ]
 
 
 def _stage_data(stage: Stage) -> dict[str, Any]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import NoneType
 from typing import Any
 
 import numpy.typing as npt
 
-from tilesolve.contractions.argument_kinds import check_kind
-from tilesolve.contractions.errors import MachineError, PlanError
+from tilesolve.contractions.argument_kinds import check_kind, read_flag
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
+from tilesolve.machine.what_if import scale_figures
 from tilesolve.nests.arguments import (
     NestDtype,
     NestSizes,
@@ -22,14 +22,18 @@ from tilesolve.nests.arguments import (
     read_computation,
 )
 from tilesolve.nests.calls import Array
-from tilesolve.nests.choices import NestChoice, NestMode, Route
-from tilesolve.nests.files import Asked, dump_nest, load_nest
+from tilesolve.nests.files import dump_nest, list_loops, load_nest
+from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.report import write_nest_report
+from tilesolve.nests.request import NestMode, NestRequest, Route
 from tilesolve.nests.running import NestRunner
+from tilesolve.nests.solutions import NestSolution
+from tilesolve.plans import cache as plan_cache
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import html_report
 
 
+@dataclass(frozen=True, repr=False)
 class NestPlan:
     """How to run a computation on a machine, and what that is predicted to cost.
 
@@ -37,12 +41,13 @@ class NestPlan:
 
     Parameters
     ----------
-    computation
-        What is computed.
-    machine, threads
-        Where, and how many work at once.
-    mode, route
-        As in `nest`.
+    request
+        What is computed, where and how; `nest` makes one.
+
+    Attributes
+    ----------
+    solutions
+        How each statement is run, in order.
 
     Examples
     --------
@@ -52,25 +57,18 @@ class NestPlan:
     [3.0, 5.0, 7.0]
     """
 
-    def __init__(
-        self,
-        computation: Computation,
-        machine: Machine,
-        threads: int = 1,
-        mode: NestMode = "default",
-        route: Route | None = None,
-    ) -> None:
-        check_kind(computation, Computation, "computation", "a Computation", PlanError)
-        check_kind(machine, Machine, "machine", "a Machine", MachineError)
-        check_kind(mode, str, "mode", "text", PlanError)
-        check_kind(route, (str, NoneType), "route", "text or None", PlanError)
-        self._asked = Asked(computation, machine, threads, mode, route)
-        self._choices = self._asked.choose()
+    request: NestRequest
+    solutions: tuple[NestSolution, ...] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        asked = self.request
+        check_kind(asked, NestRequest, "request", "a NestRequest; nest makes one", PlanError)
+        object.__setattr__(self, "solutions", plan_nest(asked))
 
     @property
     def computation(self) -> Computation:
         """What is computed."""
-        return self._asked.computation
+        return self.request.computation
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -85,37 +83,43 @@ class NestPlan:
     @property
     def machine(self) -> Machine:
         """Where."""
-        return self._asked.machine
+        return self.request.machine
 
     @property
     def threads(self) -> int:
         """How many work at once."""
-        return self._asked.threads
+        return self.request.threads
 
     @property
     def mode(self) -> NestMode:
         """How tiles are found."""
-        return self._asked.mode
-
-    @property
-    def choices(self) -> tuple[NestChoice, ...]:
-        """How each statement is run, in order."""
-        return self._choices
+        return self.request.mode
 
     @property
     def seconds(self) -> float:
         """Predicted seconds of all statements."""
-        return self._runner.seconds
+        return sum(one.seconds for one in self.solutions)
 
     @property
     def how(self) -> str:
         """The class and the route of each statement, in a line."""
-        found = (f"{one.kind.value}, {one.route}" for one in self.choices)
+        found = (f"{one.kind.value}, {one.route}" for one in self.solutions)
         return "; ".join(dict.fromkeys(found))
 
     @cached_property
     def _runner(self) -> NestRunner:
-        return NestRunner(self.computation, self.choices, self.machine, self.threads)
+        return NestRunner(self.request, self.solutions)
+
+    def whatif(self, **factors: float) -> NestPlan:
+        """Return the plan for a machine with some figures multiplied, as `Plan.whatif` does.
+
+        Examples
+        --------
+        >>> found = nest("out[x] = A[x] + 1", 10_000_000, machine="i7-6700k")
+        >>> found.seconds / found.whatif(memory_bandwidth=2).seconds
+        2.0
+        """
+        return NestPlan(replace(self.request, machine=scale_figures(self.machine, factors)))
 
     def __call__(
         self, /, *arrays: npt.ArrayLike, out: Array | None = None, **named: npt.ArrayLike
@@ -161,31 +165,25 @@ class NestPlan:
         """
         return self._runner.compute(arrays, named, out)
 
-    def __eq__(self, other: object) -> bool:
-        return self._asked == other._asked if isinstance(other, NestPlan) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._asked)
-
-    def __reduce__(self) -> tuple[type[NestPlan], tuple[Any, ...]]:
-        return NestPlan, tuple(getattr(self._asked, one.name) for one in fields(Asked))
+    def __reduce__(self) -> tuple[type[NestPlan], tuple[NestRequest]]:
+        return NestPlan, (self.request,)
 
     def __repr__(self) -> str:
         return f"<NestPlan {self.computation} on {self.machine.name}: {self.how}>"
 
     def __str__(self) -> str:
-        return write_nest_report(self._asked, self.choices, self.seconds)
+        return write_nest_report(self.request, self.solutions)
 
     def _repr_html_(self) -> str:
         return html_report(str(self))
 
     def to_json(self) -> str:
         """Return the plan as JSON; `from_json` reads it back to an equal value."""
-        return dump_nest(self._asked, self.choices)
+        return dump_nest(self.request, self.solutions)
 
     @classmethod
     def from_json(cls, text: str) -> NestPlan:
-        """Read a plan from JSON.
+        """Read a plan from JSON; one that would run other loops today is refused.
 
         Examples
         --------
@@ -193,8 +191,11 @@ class NestPlan:
         >>> NestPlan.from_json(found.to_json()) == found
         True
         """
-        asked = load_nest(text)
-        return cls(*(getattr(asked, one.name) for one in fields(Asked)))
+        request, loops = load_nest(text)
+        found = cls(request)
+        if list_loops(found.solutions) != loops:
+            raise PlanError("the plan was made by other code: this version would run other loops")
+        return found
 
 
 def nest(
@@ -207,6 +208,7 @@ def nest(
     threads: int | None = None,
     mode: NestMode = "default",
     route: Route | None = None,
+    cache: bool = True,
 ) -> NestPlan:
     """Plan statements such as a transpose with a mask, a triangular product or a stencil.
 
@@ -233,6 +235,8 @@ def nest(
     route
         ``"nest"`` generates loops even where a plan, or a transpose, computes the statement;
         ``"contraction"`` and ``"transpose"`` ask for these. If None, the fastest.
+    cache
+        Whether plans of nests that are kept in memory may be used and added to.
 
     Raises
     ------
@@ -253,4 +257,7 @@ def nest(
     """
     count = default_threads() if threads is None else check_threads(threads)
     computation = read_computation(statement, sizes, dtype, where)
-    return NestPlan(computation, Machine.load(machine), count, mode, route)
+    request = NestRequest(computation, Machine.load(machine), count, mode, route)
+    if read_flag(cache, "cache", PlanError) and plan_cache.is_enabled():
+        return plan_cache.remember(request, lambda: NestPlan(request))
+    return NestPlan(request)

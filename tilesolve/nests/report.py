@@ -6,29 +6,73 @@ from collections.abc import Iterator, Sequence
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.kernels.programs.printer import print_program
-from tilesolve.nests.choices import NestChoice
-from tilesolve.nests.files import Asked
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.solutions import BlockSolution, LoopSolution, NestSolution
 from tilesolve.system.units import format_count, format_duration, format_volume
 
 
-def write_nest_report(asked: Asked, choices: Sequence[NestChoice], seconds: float) -> str:
-    """Return the report of a plan, given its predicted time."""
-    return "\n".join(_lines(asked, choices, seconds))
+def write_nest_report(request: NestRequest, solutions: Sequence[NestSolution]) -> str:
+    """Return the report of a plan."""
+    return "\n".join(_lines(request, solutions))
 
 
-def _lines(asked: Asked, choices: Sequence[NestChoice], seconds: float) -> Iterator[str]:
-    computation, threads = asked.computation, format_count(asked.threads, "thread")
+def _lines(request: NestRequest, solutions: Sequence[NestSolution]) -> Iterator[str]:
+    computation, threads = request.computation, format_count(request.threads, "thread")
     sizes = " ".join(f"{letter}={extent}" for letter, extent in computation.extents)
+    seconds = format_duration(sum(one.seconds for one in solutions))
     yield "; ".join(map(str, computation.stages))
     yield _takes(computation)
-    yield f"{sizes} on {asked.machine.name}, {threads}; predicted {format_duration(seconds)}"
-    for choice in choices:
+    yield f"{sizes} on {request.machine.name}, {threads}; predicted {seconds}"
+    for one in solutions:
         yield ""
-        yield from choice.lines()
-        yield from _levels(choice)
-        if choice.program is not None:
+        yield from describe(one)
+        if isinstance(one, LoopSolution):
+            yield from _levels(one)
             yield "loops as they run, outermost first:"
-            yield from (f"  {line}" for line in print_program(choice.program).splitlines())
+            yield from (f"  {line}" for line in print_program(one.program).splitlines())
+
+
+def describe(solution: NestSolution) -> list[str]:
+    """Return what runs a statement, and why; the tiles of loops, and the kinds of blocks.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.machine.model import Machine
+    >>> from tilesolve.nests.planning import plan_nest
+    >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
+    >>> print(describe(plan_nest(NestRequest(found, Machine.load("i7-6700k"), 2))[0])[1])
+      tile x:256 y:256, loops y_256 x_256 y_8 y | x, threads over y, vectors along x
+    """
+    head = f"{solution.statement}: {solution.kind.value}, by a {solution.route}: {solution.why}"
+    if isinstance(solution, LoopSolution):
+        return [head, f"  {', '.join(_describe_loops(solution))}"]
+    return [head, *(_describe_blocks(solution) if isinstance(solution, BlockSolution) else ())]
+
+
+def _describe_loops(solution: LoopSolution) -> Iterator[str]:
+    sizes = " ".join(f"{x}:{tile}" for x, tile in solution.tiles.items())
+    names = [item.name for item in solution.loops.items]
+    inner = max(solution.loops.held, 1)
+    yield f"tile {sizes}" if sizes else "no tiles"
+    yield "loops " + " ".join([*names[:-inner], "|", *names[-inner:]])
+    if solution.threads_letter:
+        yield f"threads over {solution.threads_letter}"
+    if solution.vector_letter:
+        yield f"vectors along {solution.vector_letter}"
+    yield from (f"{name} goes past the caches" for name in sorted(solution.non_temporal))
+    if solution.capped_by:
+        yield f"held back by {solution.capped_by}"
+
+
+def _describe_blocks(solution: BlockSolution) -> Iterator[str]:
+    """Yield how many blocks of each kind there are, and what computes them."""
+    for number, kind in enumerate(solution.kinds):
+        count = sum(at == number for at, _ in solution.places)
+        sizes = " ".join(f"{x}={n}" for x, n in kind[-1].computation.extents)
+        parts = [f"{one.statement} by a {one.route}" for one in kind]
+        yield f"  {format_count(count, 'block')} {sizes}: {'; '.join(parts)}"
 
 
 def _takes(computation: Computation) -> str:
@@ -37,11 +81,9 @@ def _takes(computation: Computation) -> str:
     return f"takes {', '.join((*computation.inputs, *params)) or 'no arrays'}"
 
 
-def _levels(choice: NestChoice) -> Iterator[str]:
+def _levels(solution: LoopSolution) -> Iterator[str]:
     """Yield a line for what each level moves, and for the arithmetic."""
-    cost = choice.cost
-    if cost is None:
-        return
+    cost = solution.cost
     for level in cost.levels:
         moved, seconds = format_volume(level.volume), format_duration(level.seconds)
         yield f"  {level.level:<8} {moved:>10} {seconds:>10}"

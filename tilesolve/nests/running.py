@@ -18,11 +18,10 @@ from tilesolve.kernels.programs.compiled_program import CompiledProgram
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.kernels.runtime.fast_call import describe_number
 from tilesolve.kernels.runtime.task_list import run_all, run_tasks
-from tilesolve.machine.model import Machine
 from tilesolve.nests.call_tasks import Codes, StatementWriter, compute_factor
 from tilesolve.nests.calls import Array, Call, Params, Signature
-from tilesolve.nests.choices import NestChoice
-from tilesolve.nests.predicted import predict_seconds
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.solutions import NestSolution
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
 from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import same_elements
@@ -82,16 +81,14 @@ class NestLayout:
 
 
 class NestRunner:
-    """Runs the choices for a computation, and keeps what strides of arrays decide.
+    """Runs the solutions of a computation, and keeps what strides of arrays decide.
 
     Parameters
     ----------
-    computation
-        What is computed.
-    choices
+    request
+        What is computed, and who computes it.
+    solutions
         How each statement is.
-    machine, threads
-        Where, and how many work at once.
 
     Attributes
     ----------
@@ -101,17 +98,11 @@ class NestRunner:
         Predicted.
     """
 
-    def __init__(
-        self,
-        computation: Computation,
-        choices: Sequence[NestChoice],
-        machine: Machine,
-        threads: int,
-    ) -> None:
-        self.computation, self.choices = computation, tuple(choices)
-        self.machine, self.threads = machine, threads
-        self.signature = Signature.of(computation)
-        self.seconds = sum(predict_seconds(one, machine, threads) for one in choices)
+    def __init__(self, request: NestRequest, solutions: Sequence[NestSolution]) -> None:
+        self.computation, self.threads = request.computation, request.threads
+        self.solutions = tuple(solutions)
+        self.signature = Signature.of(request.computation)
+        self.seconds = sum(one.seconds for one in solutions)
         self._long = self.seconds >= LONG_SECONDS
         self._codes: Codes = {}
         self._layouts: dict[tuple[object, ...], NestLayout] = {}
@@ -180,10 +171,8 @@ class NestRunner:
         first = fields.GIVEN + 1 + len(arrays)
         names = [name for name, _ in computation.params]
         params = {name: (first + at, 0) for at, name in enumerate(names)}
-        writer = StatementWriter(
-            self.machine, self.threads, params, first + len(names), self._codes
-        )
-        writer.write(self.choices, arrays, out)
+        writer = StatementWriter(params, first + len(names), self._codes)
+        writer.write(self.solutions, arrays, out)
         return NestLayout.of(writer.tasks, tuple(writer.factors), merge=self.threads == 1)
 
     def _remember(self, layout: NestLayout, call: Call) -> Recent | None:

@@ -36,18 +36,6 @@ def split_sums(computation: Computation) -> Computation:
     return bind_stages(stages, computation.sizes, computation.dtypes, shapes)
 
 
-def single(computation: Computation, stage: Stage) -> Computation:
-    """Return the computation of one statement by itself, with the arrays as large as they are."""
-    arrays = {stage.name, *(read.array for read in stage.reads)}
-    names = arrays | set(stage.params)
-    return bind_stages(
-        (stage,),
-        {letter: computation.sizes[letter] for letter in stage.letters},
-        {name: kind for name, kind in computation.dtypes.items() if name in names},
-        {name: computation.array(name).shape for name in arrays},
-    )
-
-
 def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stage]:
     sums = [one for one in dict.fromkeys(stage.term.all) if isinstance(one, Reduce)]
     if stage.reduction is not None or not sums:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -144,14 +144,30 @@ def cached(
     except TypeError:  # no sizes, or no spec: the error says so
         problem = problem_of(spec, sizes, dtype, constant)
         return make(settle(problem, Machine.load(machine), threads, demand))
+    return remember(
+        key,
+        lambda: make(
+            _from_disk(
+                problem_of(spec, sizes, dtype, constant), Machine.load(machine), threads, demand
+            )
+        ),
+    )
+
+
+def remember(key: Hashable, make: Callable[[], _T]) -> _T:
+    """Return what was made for a key, from memory, or made now.
+
+    Examples
+    --------
+    >>> remember("an example", lambda: 1), remember("an example", lambda: 2)
+    (1, 1)
+    """
     with _lock:
         kept: _T | None = _memory.get(key)
         if kept is not None:
             _memory.move_to_end(key)
             return kept
-    found = make(
-        _from_disk(problem_of(spec, sizes, dtype, constant), Machine.load(machine), threads, demand)
-    )
+    found = make()
     with _lock:
         _memory[key] = found
         while len(_memory) > MAX_PLANS_IN_MEMORY:
@@ -182,14 +198,17 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
     here = _name_computer() if wanted.tries > 1 else ""
     text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, wanted, here))
     path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-    found = _read(path, form.problem, machine, wanted.epilogue)
+    found = read_kept(
+        path,
+        partial(_load_own, problem=form.problem, machine=machine, epilogue=wanted.epilogue),
+    )
     if found is None:
         try:
             found = settle(form.problem, machine, threads, wanted)
         except PlanError:
             # It says so in the problem's letters.
             return settle(problem, machine, threads, demand)
-        _keep(path, found)
+        keep(path, dump(found))
     return rename_letters(found, problem, form)
 
 
@@ -225,37 +244,49 @@ def code_digest() -> str:
     return hashlib.sha256(repr(_code_state()).encode()).hexdigest()[:12]
 
 
-def _read(
-    path: Path, problem: Problem, machine: Machine, epilogue: Epilogue | None
-) -> Solution | None:
-    """Return the plan in a file; a damaged or foreign one is reported and solved again.
+def read_kept(path: Path, read: Callable[[str], _T], what: str = "the plan") -> _T | None:
+    """Return what a file in the cache has; a damaged or foreign one is reported, and made again.
 
     So is one that somebody else could have written.
+
+    Parameters
+    ----------
+    path
+        The file.
+    read
+        Reads its text; what it holds wrongly is a `PlanError`.
+    what
+        Of which a message tells.
     """
     try:
-        found = load(read_trusted(path).decode("utf-8"), epilogue)
+        found = read(read_trusted(path).decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError, PlanError) as error:
-        files.warn_once(f"the plan in {path} is ignored: {error}")
-        return None
-    if found.problem != problem or found.machine != machine:
-        files.warn_once(f"the plan in {path} is of another problem or machine and is ignored")
+        files.warn_once(f"{what} in {path} is ignored: {error}")
         return None
     note_use(path)
     return found
 
 
-def _keep(path: Path, found: Solution) -> None:
-    """Write a plan to disk; where that is not possible, warn once."""
+def keep(path: Path, text: str) -> None:
+    """Write a file to the cache; where that is not possible, warn once."""
     if NOWHERE in path.parents:  # a warning has said so
         return
     try:
-        files.write_atomically(path, dump(found), mode=0o600)
+        files.write_atomically(path, text, mode=0o600)
     except FileAccessError as error:
         files.warn_once(f"plans are not kept on disk: {error}")
         return
     bound_cache(path)
+
+
+def _load_own(text: str, problem: Problem, machine: Machine, epilogue: Epilogue | None) -> Solution:
+    """Return the plan in a text, if it is of a problem and a machine."""
+    found = load(text, epilogue)
+    if found.problem != problem or found.machine != machine:
+        raise PlanError("it is of another problem or machine")
+    return found
 
 
 def count_plans() -> dict[str, Any]:

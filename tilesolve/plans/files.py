@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Self, get_args
 
+from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.canonical import CanonicalForm
 from tilesolve.contractions.epilogue import OWN, Epilogue
 from tilesolve.contractions.errors import PlanError
@@ -28,11 +30,60 @@ from tilesolve.system.checksums import checksum_of
 FORMAT = 5
 """Version of the JSON; a file of another version is refused."""
 
+PLAN = "a plan"
+"""What such JSON says that it holds."""
+
 
 def dump(solution: Solution) -> str:
     """Return a plan as JSON."""
-    data = {"format": FORMAT, **dump_data(solution)}
-    return json.dumps({**data, "checksum": checksum_of(data)})
+    return seal(PLAN, FORMAT, dump_data(solution))
+
+
+def seal(holds: str, version: int, data: Mapping[str, Any]) -> str:
+    """Return JSON that says what it holds and in which version, and has a checksum."""
+    whole = {"format": version, "holds": holds, **data}
+    return json.dumps({**whole, "checksum": checksum_of(whole)})
+
+
+def unseal(text: str, holds: str, version: int) -> dict[str, Any]:
+    """Return what JSON says by `seal`; a text without a checksum is read, too.
+
+    Raises
+    ------
+    PlanError
+        If it holds something else, is of another version, or was changed.
+
+    Examples
+    --------
+    >>> unseal(seal("tiles", 1, {"i": 4}), "tiles", 1)["i"]
+    4
+    """
+    check_kind(text, str, f"text of {holds}", "JSON", PlanError)
+    with refuse_damage():
+        data = json.loads(text)
+        found = data.get("holds", PLAN)
+    if found != holds:
+        raise PlanError(f"this is {found!r:.60}, not {holds!r}")
+    if data.get("format") != version:
+        raise PlanError(f"not {holds} of format {version} but {data.get('format')!r}")
+    said = data.pop("checksum", None)
+    if said is not None and said != checksum_of(data):
+        raise PlanError(
+            "it was changed or damaged after it was written: its checksum is another; "
+            "make it again, or remove its entry 'checksum' if the change is meant"
+        )
+    return dict(data)
+
+
+@contextmanager
+def refuse_damage() -> Iterator[None]:
+    """Raise a `PlanError` where a wrong entry of a file raises something else."""
+    try:
+        yield
+    except PlanError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+        raise PlanError(f"a damaged plan: {type(error).__name__}: {error}") from None
 
 
 def dump_data(solution: Solution) -> dict[str, Any]:
@@ -80,21 +131,9 @@ def load(text: str, epilogue: Epilogue | None = None) -> Solution:
     Traceback (most recent call last):
     tilesolve.contractions.errors.PlanError: not a plan of format 5 but None
     """
-    try:
-        data = json.loads(text)
-        if data.get("format") != FORMAT:
-            raise PlanError(f"not a plan of format {FORMAT} but {data.get('format')!r}")
-        said = data.pop("checksum", None)
-        if said is not None and said != checksum_of(data):
-            raise PlanError(
-                "it was changed or damaged after it was written: its checksum is another; "
-                "make the plan again, or remove its entry 'checksum' if the change is meant"
-            )
+    data = unseal(text, PLAN, FORMAT)
+    with refuse_damage():
         return load_data(data, _read_machine(data["machine"]), epilogue)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
-        if isinstance(error, PlanError):
-            raise
-        raise PlanError(f"a damaged plan: {type(error).__name__}: {error}") from None
 
 
 @lru_cache(maxsize=8)

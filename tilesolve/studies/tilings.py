@@ -17,11 +17,12 @@ from tilesolve.constants.policy import NEST_WHOLE_EXTENT
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
-from tilesolve.nests.choices import NestChoice
 from tilesolve.nests.classify import NestClass, tile_class
-from tilesolve.nests.draws import draw_tilings, price_choices
-from tilesolve.nests.planning import plan_nest
+from tilesolve.nests.draws import draw_tilings, price_tilings
+from tilesolve.nests.planning import plan_loops
+from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
+from tilesolve.nests.solutions import LoopSolution
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.studies.method import Method
@@ -45,7 +46,7 @@ letters that are too small for tiles."""
 TILING_SECONDS = 0.3
 """Estimated seconds to make, check and time one of a nest's tilings."""
 
-Choices = tuple[NestChoice, ...]
+Choices = tuple[LoopSolution, ...]
 
 
 def shrink_case(case: NestCase) -> NestCase:
@@ -80,13 +81,10 @@ def study_nest(
     BenchmarkError
         If one gives another result than most.
     """
-    computation, threads = case.work.computation, procedure.threads
-    chosen = [(PLANNED, plan_nest(computation, machine, threads, route="nest"))]
-    chosen += [
-        (name, plan_nest(computation, machine, threads, route="nest", later=share))
-        for name, share in SHARES.items()
-    ]
-    drawn = draw_tilings(computation, machine, threads, count=count)
+    request = NestRequest(case.work.computation, machine, procedure.threads)
+    chosen = [(PLANNED, plan_loops(request))]
+    chosen += [(name, plan_loops(replace(request, later=one))) for name, one in SHARES.items()]
+    drawn = draw_tilings(request, count=count)
     chosen += [(DRAWN, one) for one in drawn]
     different = {_key(choices): choices for _, choices in chosen}
     step = count_steps(tell, len(different) * (1 + procedure.repeat))
@@ -98,7 +96,7 @@ def study_nest(
             Tiling(
                 kind,
                 "; ".join(" ".join(item.name for item in one.loops.items) for one in choices),
-                price_choices(choices, machine, threads),
+                price_tilings(choices),
                 tuple(times[_key(choices)]),
             )
             for kind, choices in chosen
@@ -132,7 +130,7 @@ def time_choices(
     timers, digests = [], []
     for number, choices in enumerate(several, start=1):
         step(f"tiling {number} of {len(several)} makes ready")
-        runner = NestRunner(computation, choices, machine, procedure.threads)
+        runner = NestRunner(NestRequest(computation, machine, procedure.threads), choices)
         run = partial(runner.compute, inputs, params, out)
         run()
         digests.append(sum_parts(out))

@@ -21,7 +21,7 @@ from tilesolve.contractions.statements.nest_suites import NestCase
 from tilesolve.machine.model import Machine
 
 if TYPE_CHECKING:
-    from tilesolve.nests.choices import NestMode, Route
+    from tilesolve.nests.request import NestMode, Route
 
 Given = Mapping[str, Array]
 Params = Mapping[str, float]
@@ -39,9 +39,11 @@ def _plan(
 ) -> Made:
     """Return a run of a plan of ours, made anew, and what the plan says."""
     from tilesolve.nests.plan import NestPlan
+    from tilesolve.nests.request import NestRequest
 
-    made, params = NestPlan(nest.computation, machine, threads, mode, route), dict(nest.params)
-    seconds, how = made.seconds, made.how  # which makes the plans of its statements, too
+    request = NestRequest(nest.computation, machine, threads, mode, route)
+    made, params = NestPlan(request), dict(nest.params)
+    seconds, how = made.seconds, made.how
     return Made(
         lambda: made(*operands, out=out, **params), lambda _: Figures(predicted=seconds, how=how)
     )

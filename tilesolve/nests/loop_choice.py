@@ -1,0 +1,181 @@
+"""Which generated loops compute a statement: strategies yield them, the price decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from tilesolve.model.price import Price
+from tilesolve.nests.classify import NestClass, is_written_once, tile_class
+from tilesolve.nests.kept_tiles import temporal_tiles
+from tilesolve.nests.price import has_whole_lines, price_nest
+from tilesolve.nests.programs import LoopNest, plain_nest, write_program
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.setting import Setting, make_setting
+from tilesolve.nests.shapes import spatial_nest, tiled_nest, untiled_nest
+from tilesolve.nests.solutions import LoopSolution
+from tilesolve.nests.spatial import block_tiles, spatial_tiles
+from tilesolve.transposes.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """Loops of a statement, and why they are so.
+
+    Parameters
+    ----------
+    nest
+        The loops.
+    why
+        The reason for their tiles, or for none.
+    tiles
+        The tile of each letter; empty where there are none.
+    name_limit
+        Returns the array and the cache that keep tiles from being larger, or nothing.
+    """
+
+    nest: LoopNest
+    why: str
+    tiles: Mapping[str, int] = field(default_factory=dict)
+    name_limit: Callable[[], str] = str
+
+
+def choose_loops(request: NestRequest) -> LoopSolution:
+    """Return the loops of the least price for a statement; of the least misses in the thesis.
+
+    Its output goes past the caches where that costs less.
+    """
+    kind = tile_class(request.statement)
+    reason, streamed = _untiled_reason(request, kind), _streams(request, kind)
+    tiled = [] if reason else list(STRATEGIES[kind](request, streamed))
+    found = tiled or [Loops(_untiled_nest(request), reason or "no tile fits the caches")]
+    count = 1 if request.mode == "thesis" else len(found)
+    cost, best = min(
+        ((price_loops(request, one.nest, streamed), one) for one in found[:count]),
+        key=lambda pair: request.score(pair[0]),
+    )
+    if streamed and request.mode != "thesis":
+        cached = price_loops(request, best.nest, False)
+        if request.score(cached) <= request.score(cost):
+            streamed, cost = False, cached
+    if tiled and kind is NestClass.TEMPORAL and request.mode == "default":
+        plain = _untiled_nest(request)
+        untiled = price_loops(request, plain, streamed)
+        if request.score(untiled) < request.score(cost):
+            best, cost = Loops(plain, "tiles would cost more than they save"), untiled
+    past = frozenset([request.statement.name] if streamed else [])
+    program = write_program(request.computation, best.nest, past)
+    return LoopSolution(request, best.why, cost, program, best.nest, best.tiles, best.name_limit())
+
+
+def price_loops(request: NestRequest, nest: LoopNest, streamed: bool) -> Price:
+    """Return what loops cost whose output goes past the caches, or not."""
+    return price_nest(
+        request.computation, nest, request.machine, request.threads, streamed=streamed
+    )
+
+
+def yield_temporal(request: NestRequest, _: bool) -> Iterator[Loops]:
+    """Yield loops whose tiles keep elements near that come back, the fewest misses first."""
+    setting, sizes = _make_setting(request), dict(request.computation.sizes)
+    lanes = request.lanes if request.mode == "default" else None
+    for one in temporal_tiles(setting):
+        nest = tiled_nest(request.statement, sizes, one, threads=request.threads, lanes=lanes)
+        why = "elements come back: tiles keep them near"
+        limit = partial(name_limit, setting, one.tiles, one.ends.o, one.ends.threads)
+        yield Loops(nest, why, dict(one.tiles), limit)
+
+
+def yield_spatial(request: NestRequest, streamed: bool) -> Iterator[Loops]:
+    """Yield loops whose tiles keep lines that are read across."""
+    setting, sizes = _make_setting(request), dict(request.computation.sizes)
+    lanes = request.lanes if request.mode == "default" else None
+    found = spatial_tiles(setting) if lanes is None else block_tiles(setting)
+    if found is None:
+        return
+    if lanes is not None and streamed:
+        lanes = max(lanes, request.line)
+    nest = spatial_nest(request.statement, sizes, found, threads=request.threads, lanes=lanes)
+    why = "it reads across lines: tiles keep each line until all of it was used"
+    yield Loops(nest, why, {found.column: found.width, found.row: found.height})
+
+
+STRATEGIES: Mapping[NestClass, Callable[[NestRequest, bool], Iterator[Loops]]] = {
+    NestClass.TEMPORAL: yield_temporal,
+    NestClass.SPATIAL: yield_spatial,
+}
+"""What finds tiles for a class of statements, given whether the output may go past the caches."""
+
+
+def name_limit(setting: Setting, tiles: Mapping[str, int], o: str, threads: str | None) -> str:
+    """Return the array and the cache that keep a tile from growing; empty if other limits do."""
+    for letter in setting.tiled:
+        step = setting.step if letter == setting.column else 1
+        larger = {**tiles, letter: tiles[letter] + step}
+        if larger[letter] > setting.most(letter, threads):
+            continue
+        for name, excess in setting.crowded(larger, o).items():
+            if excess > 0:
+                return name
+    return ""
+
+
+def _untiled_reason(request: NestRequest, kind: NestClass) -> str:
+    """Return why a statement gets no tiles; empty if it may get some."""
+    stage = request.statement
+    if stage.update is not None or any(read.plain is None for read in stage.reads):
+        return "positions are computed"
+    if not request.computation.points(stage):
+        return "there is nothing to compute"
+    if kind not in STRATEGIES:
+        return "its runs are contiguous: tiles would cut them"
+    if request.mode in ("untiled", "plain"):
+        return "tiles are not wished"
+    if not stage.output:
+        return "its output is a single element"
+    if request.machine.second_cache is None:
+        return f"{request.machine.name} has no second cache"
+    if kind is NestClass.TEMPORAL and stage.reduction is None:
+        return "nothing is summed"
+    return ""
+
+
+def _make_setting(request: NestRequest) -> Setting:
+    return make_setting(
+        request.computation,
+        request.statement,
+        request.machine,
+        request.threads,
+        "thesis" if request.mode == "thesis" else "default",
+        threads_per_core=request.threads_per_core,
+        sets=request.sets,
+        later=None if request.later is None else (request.later, request.later),
+    )
+
+
+def _untiled_nest(request: NestRequest) -> LoopNest:
+    """Return the loops of a statement without tiles, as good as they get."""
+    stage, sizes = request.statement, dict(request.computation.sizes)
+    sums = stage.reduction is not None and stage.output and request.computation.points(stage)
+    if sums and request.mode not in ("thesis", "plain"):
+        return untiled_nest(stage, sizes, request.threads, request.line, request.lanes)
+    return plain_nest(stage, sizes, request.threads, request.line)
+
+
+def _streams(request: NestRequest, kind: NestClass) -> bool:
+    """Return whether the output may go past the caches.
+
+    It may if it is written once, and the last cache does not hold all arrays; in the thesis it does
+    always then. Blocks write a line of each of their rows at once: these have to be whole lines.
+    """
+    stage, computation, machine = request.statement, request.computation, request.machine
+    if not is_written_once(stage) or not stage.output or request.mode == "plain":
+        return False
+    if request.mode == "thesis":
+        return True
+    in_blocks = request.mode == "default" and kind is NestClass.SPATIAL
+    if in_blocks and not has_whole_lines(computation.output, machine.levels[0].line):
+        return False
+    limit = Limits.of(machine).last_cache_bytes
+    return sum(one.bytes for one in computation.arrays) > limit

@@ -1,0 +1,125 @@
+"""What a caller asks of a nest: made once, and handed on to whatever plans a statement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import NoneType
+from typing import Literal, Self, get_args
+
+import numpy as np
+
+from tilesolve.contractions.argument_kinds import check_kind
+from tilesolve.contractions.errors import MachineError, PlanError
+from tilesolve.contractions.statements.computation import Computation, bind_stages
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.machine.model import Machine
+from tilesolve.machine.what_if import divide_machine
+from tilesolve.model.price import Price
+from tilesolve.model.score import score
+from tilesolve.nests.interference import Sets
+from tilesolve.nests.steps import lanes_of
+from tilesolve.system.checks import check_threads
+
+Route = Literal["nest", "contraction", "transpose"]
+"""What runs a statement: generated loops, a plan, or a transpose."""
+
+NestMode = Literal["default", "thesis", "untiled", "plain"]
+"""How loops are decided: by the machine, as the thesis does, or without tiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class NestRequest:
+    """What is to be planned.
+
+    Parameters
+    ----------
+    computation
+        The statements and their extents.
+    machine
+        Whose caches and costs count.
+    threads
+        Those that share the work.
+    mode
+        ``"thesis"`` decides by the printed formulas and costs, and holds no registers;
+        ``"untiled"`` takes no tiles; ``"plain"`` holds no registers either: threads outside,
+        vectors inside, and nothing else.
+    route
+        What is to run it; the best if None, which is a nest in all modes but the default.
+    threads_per_core
+        Those that share a core's caches; if None as many as the machine has, in the thesis's mode
+        or where there are more threads than cores.
+    sets
+        How the number of sets of a cache is read, see `Sets`.
+    later
+        The share of a run's first line that each further one costs, at all levels; the machine's
+        if None.
+
+    Raises
+    ------
+    PlanError
+        If a mode, a route or sets are none, or the mode has not the route.
+    MachineError
+        If the machine or the threads are none.
+    """
+
+    computation: Computation
+    machine: Machine
+    threads: int = 1
+    mode: NestMode = "default"
+    route: Route | None = None
+    threads_per_core: int | None = None
+    sets: Sets = "cache"
+    later: float | None = None
+
+    def __post_init__(self) -> None:
+        check_kind(self.computation, Computation, "computation", "a Computation", PlanError)
+        check_kind(self.machine, Machine, "machine", "a Machine", MachineError)
+        check_kind(self.mode, str, "mode", "text", PlanError)
+        check_kind(self.route, (str, NoneType), "route", "text or None", PlanError)
+        for name, value, known in (
+            ("mode", self.mode, get_args(NestMode)),
+            ("route", self.route, (*get_args(Route), None)),
+            ("sets", self.sets, get_args(Sets)),
+        ):
+            if value not in known:
+                raise PlanError(f"{name} is one of {', '.join(map(str, known))}, not {value!r:.60}")
+        check_threads(self.threads)
+        if self.mode != "default" and self.route not in (None, "nest"):
+            raise PlanError(f"mode {self.mode!r} has generated loops, not the route {self.route!r}")
+
+    @property
+    def statement(self) -> Stage:
+        """The only statement."""
+        (stage,) = self.computation.stages
+        return stage
+
+    @property
+    def lanes(self) -> int:
+        """The elements of a vector of the output."""
+        return lanes_of(self.computation.output.dtype, self.machine)
+
+    @property
+    def line(self) -> int:
+        """The elements of a line of the output."""
+        size = np.dtype(self.computation.output.dtype).itemsize
+        return max(self.machine.levels[0].line // size, 1)
+
+    def of(self, computation: Computation, stage: Stage) -> Self:
+        """Return the same for one statement of a computation, with arrays as large as they are."""
+        arrays = {stage.name, *(read.array for read in stage.reads)}
+        names = arrays | set(stage.params)
+        alone = bind_stages(
+            (stage,),
+            {letter: computation.sizes[letter] for letter in stage.letters},
+            {name: kind for name, kind in computation.dtypes.items() if name in names},
+            {name: computation.array(name).shape for name in arrays},
+        )
+        return replace(self, computation=alone)
+
+    def alone(self) -> Self:
+        """Return the same for one of the threads, which works beside the others."""
+        return replace(self, machine=divide_machine(self.machine, self.threads), threads=1)
+
+    def score(self, cost: Price) -> float:
+        """Return what loops are compared by."""
+        return score(cost, self.machine.costs.level_overlap)
