@@ -20,7 +20,7 @@ from tilesolve.transposes.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)
-class Loops:
+class LoopCandidate:
     """Loops of a statement, and why they are so.
 
     Parameters
@@ -49,7 +49,7 @@ def choose_loops(request: NestRequest) -> LoopSolution:
     kind = tile_class(request.statement)
     reason, streamed = _untiled_reason(request, kind), _streams(request, kind)
     tiled = [] if reason else list(STRATEGIES[kind](request, streamed))
-    found = tiled or [Loops(_untiled_nest(request), reason or "no tile fits the caches")]
+    found = tiled or [LoopCandidate(_untiled_nest(request), reason or "no tile fits the caches")]
     count = 1 if request.mode == "thesis" else len(found)
     cost, best = min(
         ((price_loops(request, one.nest, streamed), one) for one in found[:count]),
@@ -63,7 +63,7 @@ def choose_loops(request: NestRequest) -> LoopSolution:
         plain = _untiled_nest(request)
         untiled = price_loops(request, plain, streamed)
         if request.score(untiled) < request.score(cost):
-            best, cost = Loops(plain, "tiles would cost more than they save"), untiled
+            best, cost = LoopCandidate(plain, "tiles would cost more than they save"), untiled
     past = frozenset([request.statement.name] if streamed else [])
     program = write_program(request.computation, best.nest, past)
     return LoopSolution(request, best.why, cost, program, best.nest, best.tiles, best.name_limit())
@@ -76,7 +76,7 @@ def price_loops(request: NestRequest, nest: LoopNest, streamed: bool) -> Price:
     )
 
 
-def yield_temporal(request: NestRequest, _: bool) -> Iterator[Loops]:
+def yield_temporal(request: NestRequest, _: bool) -> Iterator[LoopCandidate]:
     """Yield loops whose tiles keep elements near that come back, the fewest misses first."""
     setting, sizes = _make_setting(request), dict(request.computation.sizes)
     lanes = request.lanes if request.mode == "default" else None
@@ -84,10 +84,10 @@ def yield_temporal(request: NestRequest, _: bool) -> Iterator[Loops]:
         nest = tiled_nest(request.statement, sizes, one, threads=request.threads, lanes=lanes)
         why = "elements come back: tiles keep them near"
         limit = partial(name_limit, setting, one.tiles, one.ends.o, one.ends.threads)
-        yield Loops(nest, why, dict(one.tiles), limit)
+        yield LoopCandidate(nest, why, dict(one.tiles), limit)
 
 
-def yield_spatial(request: NestRequest, streamed: bool) -> Iterator[Loops]:
+def yield_spatial(request: NestRequest, streamed: bool) -> Iterator[LoopCandidate]:
     """Yield loops whose tiles keep lines that are read across."""
     setting, sizes = _make_setting(request), dict(request.computation.sizes)
     lanes = request.lanes if request.mode == "default" else None
@@ -98,10 +98,10 @@ def yield_spatial(request: NestRequest, streamed: bool) -> Iterator[Loops]:
         lanes = max(lanes, request.line)
     nest = spatial_nest(request.statement, sizes, found, threads=request.threads, lanes=lanes)
     why = "it reads across lines: tiles keep each line until all of it was used"
-    yield Loops(nest, why, {found.column: found.width, found.row: found.height})
+    yield LoopCandidate(nest, why, {found.column: found.width, found.row: found.height})
 
 
-STRATEGIES: Mapping[NestClass, Callable[[NestRequest, bool], Iterator[Loops]]] = {
+STRATEGIES: Mapping[NestClass, Callable[[NestRequest, bool], Iterator[LoopCandidate]]] = {
     NestClass.TEMPORAL: yield_temporal,
     NestClass.SPATIAL: yield_spatial,
 }
