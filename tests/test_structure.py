@@ -300,7 +300,7 @@ NUMBERS = {
         "calibration.measure": "FIRST_BLOCK_SHARE REACH_RATIO GUESSED_REACH_RATIO LEAST_ROUNDS "
         "TEAM_TIMING_RATIO PASS_TRIPS FMA_SCALE FMA_SHIFT",
         "calibration.microkernels": "TURN_SECONDS TURNS",
-        "calibration.runs": "RUN_LINES STRIDES REPEATS TURNS TIMED_LINES MOST_SPREAD SEED",
+        "calibration.runs": "RUN_LINES REPEATS TURNS TIMED_LINES MOST_SPREAD SEED",
         "calibration.staircase": "BEYOND_RATIO LARGEST_RATIO DISTINCT_RATIO NOISE_RATIO",
     },
     "how sweeps and studies measure": {

@@ -39,20 +39,6 @@ def shuffle_runs(size: int, lines: int, seed: int) -> NDArray[np.int64]:
     return run * np.random.default_rng(seed).permutation(size // run)
 
 
-def stride_lines(size: int, stride: int) -> NDArray[np.int64]:
-    """Return where all lines of a block begin, one after another so many lines apart.
-
-    Whoever comes to the end goes on with the first line that was left out.
-
-    Examples
-    --------
-    >>> (stride_lines(256, 2) // 64).tolist()
-    [0, 2, 1, 3]
-    """
-    lines = np.arange(size // LINE_BYTES, dtype=np.int64)
-    return LINE_BYTES * np.concatenate([lines[first::stride] for first in range(stride)])
-
-
 @cache
 def runs(bits: int, lines: int) -> Kernel:
     """Return a kernel that loads runs of so many lines: the sum of their 64-bit integers.

@@ -11,7 +11,6 @@ from tilesolve.calibration.calibrate import Calibration
 from tilesolve.calibration.runs import (
     MOST_SPREAD,
     RUN_LINES,
-    STRIDES,
     RunTimes,
     fit_run,
     keep_runs,
@@ -25,12 +24,11 @@ from tilesolve.system.pinned_threads import PinnedThreads
 MACHINE = Machine.load("i7-6700k")
 
 
-def times(starts, line=1e-9, level="L2", stride_seconds=1e-9):
+def times(starts, line=1e-9, level="L2"):
     """What a level's runs take, by the start of each repeat."""
     return RunTimes(
         level,
         tuple({lines: start + line * lines for lines in RUN_LINES} for start in starts),
-        tuple(dict.fromkeys(STRIDES, stride_seconds) for _ in starts),
     )
 
 
@@ -44,18 +42,17 @@ def test_the_fit_finds_what_straight_times_were_made_of(start, line):
 
 def test_times_that_are_not_straight_have_a_residual():
     """By the share of the time that the fit misses most."""
-    bent = RunTimes("memory", ({1: 55e-9, 16: 585e-9, 64: 855e-9},), ({1: 15e-9},))
+    bent = RunTimes("memory", ({1: 55e-9, 16: 585e-9, 64: 855e-9},))
     start, line = fit_run(bent.runs[0])
     misses = [abs(start + line * lines - x) / x for lines, x in bent.runs[0].items()]
     assert bent.residual == max(misses) > 0.2
 
 
-def test_a_start_and_its_strides_are_kept():
-    """As the median, with its source; the file has both."""
-    machine, found, notes = keep_runs(MACHINE, [times([3e-9, 3.1e-9, 2.9e-9], stride_seconds=2e-9)])
+def test_a_start_is_kept():
+    """As the median, with its source; the file has it."""
+    machine, found, notes = keep_runs(MACHINE, [times([3e-9, 3.1e-9, 2.9e-9])])
     assert machine.level("L2").start == pytest.approx(3e-9)
-    assert machine.level("L2").strided == tuple((s, pytest.approx(0.5, rel=0.1)) for s in STRIDES)
-    assert machine.source("L2.start") == machine.source("L2.strided") == "measured"
+    assert machine.source("L2.start") == "measured"
     assert machine.level("L1") == MACHINE.level("L1")
     assert notes == ()
     assert Machine.from_toml(machine.to_toml()) == machine
@@ -70,7 +67,6 @@ def test_a_start_that_spreads_is_not_kept(middle):
     machine, _, notes = keep_runs(MACHINE, [one])
     assert one.spread == pytest.approx(MOST_SPREAD * middle)
     assert (machine.level("L2").start is None) == (middle > 1) == bool(notes)
-    assert machine.level("L2").strided
     for note in notes:
         assert note.startswith("Starts of runs in L2 took 2.59 to 3.41 ns")
 
@@ -90,20 +86,19 @@ def test_a_start_below_zero_is_noise():
 
 
 def test_this_computer_is_measured(monkeypatch):
-    """Each level that a small block shows has times of all runs and strides."""
+    """Each level that a small block shows has times of all runs."""
     here = Machine.detect()
     sources = {f"{level.name}.bandwidth": "measured" for level in here.levels}
     here = here.replace(sources=tuple((dict(here.sources) | sources).items()))
     monkeypatch.setattr(module, "REPEATS", 2)
     monkeypatch.setattr(module, "TIMED_LINES", 1 << 10)
     with PinnedThreads(1) as crew:
-        machine, found, _ = measure_runs(here, crew, 2**17, lambda *_: None)
+        _, found, _ = measure_runs(here, crew, 2**17, lambda *_: None)
     assert "L1" in [one.level for one in found]
     for one in found:
-        for seconds in (*one.runs, *one.strides):
+        for seconds in one.runs:
             assert all(0 < x < 1e-3 for x in seconds.values())
-        assert tuple(stride for stride, _ in machine.level(one.level).strided) == STRIDES
-        assert len(one.runs) == len(one.strides) == 2
+        assert len(one.runs) == 2
 
 
 @pytest.mark.parametrize("start", [None, 2.5e-9])

@@ -147,9 +147,6 @@ def test_usable_is_the_effective_share():
         ("start", "soon"),
         ("ahead", 0),
         ("fetched", 2.0),
-        ("strided", 7),
-        ("strided", ((1, 0.5, 2),)),
-        ("strided", [[1, 0.5]]),
     ],
 )
 def test_impossible_level(field, value):
@@ -168,9 +165,6 @@ def test_impossible_level(field, value):
         ({"capacity": 2**63}, r"capacity must be less than 2\*\*63"),
         ({"capacity": 10**400}, r"capacity must be less than 2\*\*63"),
         ({"ways": 10**40}, r"ways must be less than 2\*\*63"),
-        ({"strided": ((0, 0.5),)}, "a stride of strided must be a positive integer, got 0"),
-        ({"strided": ((1, 0.0),)}, r"a share of strided must be positive, got 0\.0"),
-        ({"strided": ((4, 0.5), (4, 0.6))}, "strides of strided must grow, got 4, 4"),
     ],
 )
 def test_levels_have_bounds(change, message):
@@ -306,10 +300,6 @@ def test_bad_peak():
         ("cores = 4", f"cores = {'9' * 5000}", "not valid TOML"),
         ("cores = 4", f"cores = {'[' * 5000}", "not valid TOML"),
         ("[sources]", "[[sources]]", r"\[sources\] must be one table$"),
-        *(
-            ("shared_by = 1\n", f"shared_by = 1\nstrided = {strided}\n", "level 'L1'.*strid")
-            for strided in ("7", '["a"]', "[[1]]", "[[1, 0.5], [1, 0.6]]")
-        ),
         ("[vector]", "vector = 5\n[vectr]", "machine file"),
     ],
 )
@@ -460,9 +450,9 @@ def test_a_machine_that_is_left_with_fewer_caches_can_be_written(caches):
 def test_files_from_before_runs_were_timed_are_read():
     """Levels have no start then, and what hardware prefetches is assumed."""
     text = sample().to_toml()
-    assert not re.search("start|strided|ahead|fetched", text)
+    assert not re.search("start|ahead|fetched", text)
     machine = Machine.from_toml(text.replace("threads_per_core = 2\n", ""))
     assert machine.threads_per_core == 1
     for level in machine.levels:
-        assert (level.start, level.strided, level.ahead, level.fetched) == (None, (), 20, 2)
+        assert (level.start, level.ahead, level.fetched) == (None, 20, 2)
         assert machine.source(f"{level.name}.fetched") == "assumed"

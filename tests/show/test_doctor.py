@@ -183,7 +183,6 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
         "bandwidth_all": 93e9,
         "inclusive": False,
         "start": 2.5e-9,
-        "strided": ((1, 0.25), (64, 0.5)),
     }
     changed = type(level)(level.name, level.capacity, level.bandwidth, 64, 8, 3, **dict(figures))
     sources = [(f"L1.{name}", "measured") for name in (*figures, "bandwidth")]
@@ -202,7 +201,6 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
         "victim cache",
         "of single lines 94",
         "a run starts in 2.5 ns",
-        "lines 64 apart take 50% of one anywhere",
     ):
         assert text in texts["measured"]
     assert "32 KiB, lines of 64 B, 8 ways, shared by 3" in texts["given"]

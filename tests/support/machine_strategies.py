@@ -29,9 +29,6 @@ def levels_of(draw: st.DrawFn, name: str, bandwidth: float) -> Level:
         lines=draw(st.none() | rates),
         bandwidth_all=draw(st.none() | rates),
         start=draw(st.none() | st.floats(1e-12, 1e-6)),
-        strided=tuple(
-            sorted(draw(st.dictionaries(st.integers(1, 64), st.floats(0.01, 3))).items())
-        ),
         ahead=draw(st.integers(1, 64)),
         fetched=draw(st.integers(1, 4)),
     )

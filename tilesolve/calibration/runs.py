@@ -1,4 +1,4 @@
-"""Starts of levels: what a run of lines takes beyond its lines; and lines at strides."""
+"""Starts of levels: what a run of lines takes beyond its lines."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ from tilesolve.system.pinned_threads import PinnedThreads
 RUN_LINES = (1, 2, 4, 8, 16, 32, 64)
 """Lines of the runs that are timed, up to a page, which hardware prefetchers end with."""
 
-STRIDES = (1, 2, 4, 8, 16, 32, 64)
-"""Strides that are timed, in lines; the last one goes to another page each time."""
-
 REPEATS = 7
 """Times that all of it is measured. One more before them warms the core up."""
 
@@ -42,21 +39,17 @@ SEED = 1
 
 @dataclass(frozen=True, slots=True)
 class RunTimes:
-    """What runs and strides take at one level.
-
-    For each repeat, `runs` has the seconds of a run by its lines, and `strides` the seconds of
-    a line by the stride in lines.
+    """What runs take at one level: `runs` has for each repeat the seconds of a run by its lines.
 
     Examples
     --------
-    >>> found = RunTimes("L2", ({1: 5e-9, 2: 6e-9, 4: 8e-9},), ())
+    >>> found = RunTimes("L2", ({1: 5e-9, 2: 6e-9, 4: 8e-9},))
     >>> round(found.start * 1e9, 2), round(found.line * 1e9, 2), round(found.residual, 2)
     (4.0, 1.0, 0.0)
     """
 
     level: str
     runs: tuple[Mapping[int, float], ...]
-    strides: tuple[Mapping[int, float], ...]
 
     @property
     def starts(self) -> tuple[float, ...]:
@@ -92,25 +85,11 @@ class RunTimes:
         start, line = fit_run(times)
         return max(abs(start + line * lines - found) / found for lines, found in times.items())
 
-    @property
-    def strided(self) -> tuple[tuple[int, float], ...]:
-        """For each stride the share that a line takes of one at a random place."""
-        return tuple(
-            (
-                stride,
-                median(
-                    some[stride] / runs[1]
-                    for some, runs in zip(self.strides, self.runs, strict=True)
-                ),
-            )
-            for stride in (self.strides[0] if self.strides else ())
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, with the fit and how well it holds."""
         names = ("level", "start", "line", "spread", "residual", "starts")
         found = {name: getattr(self, name) for name in names}
-        return found | {"runs": [dict(x) for x in self.runs], "strides": [*map(dict, self.strides)]}
+        return found | {"runs": [dict(x) for x in self.runs]}
 
 
 def fit_run(times: Mapping[int, float]) -> tuple[float, float]:
@@ -132,7 +111,7 @@ def fit_run(times: Mapping[int, float]) -> tuple[float, float]:
 def measure_runs(
     machine: Machine, crew: PinnedThreads, limit: int, progress: Progress
 ) -> tuple[Machine, tuple[RunTimes, ...], tuple[str, ...]]:
-    """Return a machine with starts and strides of the levels that were measured, times, and notes.
+    """Return a machine with starts of the levels that were measured, times, and notes.
 
     A start that spreads over its repeats is not kept, and a note says so.
 
@@ -145,20 +124,15 @@ def measure_runs(
     (blocks,) = crew.each(
         lambda _: [_Block(machine, level, block_of_ones(n)) for level, n in sizes.items() if n], 1
     )
-    found: list[tuple[list[dict[int, float]], list[dict[int, float]]]] = [([], []) for _ in blocks]
+    found: list[list[dict[int, float]]] = [[] for _ in blocks]
     for repeat in range(REPEATS + 1):
-        for block, (runs, strides) in zip(blocks, found, strict=True):
+        for block, runs in zip(blocks, found, strict=True):
             progress(1.0, f"runs of lines, {block.level.name}")
-            of_runs = {lines: block.time_runs(crew, lines) for lines in RUN_LINES}
-            of_strides = {stride: block.time_lines(crew, stride) for stride in STRIDES}
+            times = {lines: block.time_runs(crew, lines) for lines in RUN_LINES}
             if repeat:
-                runs.append(of_runs)
-                strides.append(of_strides)
-    times = tuple(
-        RunTimes(block.level.name, tuple(runs), tuple(strides))
-        for block, (runs, strides) in zip(blocks, found, strict=True)
-    )
-    return keep_runs(machine, times)
+                runs.append(times)
+    pairs = zip(blocks, found, strict=True)
+    return keep_runs(machine, [RunTimes(block.level.name, tuple(runs)) for block, runs in pairs])
 
 
 def keep_runs(
@@ -168,7 +142,7 @@ def keep_runs(
 
     Examples
     --------
-    >>> wild = RunTimes("L2", ({1: 5e-9, 2: 6e-9}, {1: 9e-9, 2: 10e-9}), ({1: 1e-9}, {1: 1e-9}))
+    >>> wild = RunTimes("L2", ({1: 5e-9, 2: 6e-9}, {1: 9e-9, 2: 10e-9}))
     >>> machine, _, notes = keep_runs(Machine.load("i7-6700k"), [wild])
     >>> machine.level("L2").start is None, len(notes)
     (True, 1)
@@ -179,8 +153,6 @@ def keep_runs(
     for level in machine.levels:
         changes: dict[str, Any] = {}
         if one := by_name.get(level.name):
-            changes["strided"] = one.strided
-            sources[f"{level.name}.strided"] = "measured"
             if one.start > 0 and one.spread <= MOST_SPREAD:
                 changes["start"] = one.start
                 sources[f"{level.name}.start"] = "measured"
@@ -217,12 +189,6 @@ class _Block:
         from tilesolve.kernels.probes.runs import shuffle_runs
 
         return lines * self._seconds(crew, shuffle_runs(self.size, lines, SEED), lines)
-
-    def time_lines(self, crew: PinnedThreads, stride: int) -> float:
-        """Return the seconds of a line, where each is so many lines behind the one before."""
-        from tilesolve.kernels.probes.runs import stride_lines
-
-        return self._seconds(crew, stride_lines(self.size, stride), 1)
 
     def _seconds(self, crew: PinnedThreads, offsets: NDArray[np.int64], lines: int) -> float:
         """Return the seconds of a line, in the fastest of some timings."""

@@ -199,14 +199,8 @@ def _every(data: Mapping[str, Any], key: str, kind: type[Level | Peak]) -> Itera
 
 
 def _level(table: dict[str, Any]) -> Level:
-    """Return a level; what its table has as lists are tuples in it."""
-    pairs = table.get("strided", [])
-    if not (isinstance(pairs, list) and all(isinstance(pair, list) for pair in pairs)):
-        raise MachineError(
-            f"level {table['name']!r}: strided must be pairs of a stride and a share, got {pairs!r}"
-        )
-    strided = tuple(tuple(pair) for pair in pairs)
-    return Level(**{"capacity": None, **table, "strided": strided})
+    """Return the level that a table states."""
+    return Level(**{"capacity": None, **table})
 
 
 def _titled(data: Mapping[str, Any], key: str) -> Iterator[tuple[str, object]]:

@@ -63,9 +63,6 @@ class Level:
     start
         Seconds that a run of lines side by side takes beyond the time of its lines; None if
         not known. Where hardware prefetches, its first line waits.
-    strided
-        Pairs of a stride in lines and the time of a line at that stride, as a share of that of a
-        line at a random place, by growing strides; empty if not known.
     ahead, fetched
         Lines up to which hardware prefetches ahead, and lines that it fetches for an access.
 
@@ -89,7 +86,6 @@ class Level:
     bandwidth_all: float | None = None
     latency: float | None = None
     start: float | None = None
-    strided: tuple[tuple[int, float], ...] = ()
     ahead: int = 20
     fetched: int = 2
 
@@ -108,7 +104,6 @@ class Level:
                 check_positive(where, field, getattr(self, field))
         for field in ("line", "shared_by", "ahead", "fetched"):
             check_count(where, field, getattr(self, field))
-        check_strided(where, self.strided)
         if type(self.inclusive) is not bool:
             raise MachineError(f"{where}: inclusive must be true or false, got {self.inclusive!r}")
         check_positive(where, "effective", self.effective)
@@ -240,30 +235,6 @@ def check_count(where: str, field: str, value: object) -> None:
         raise MachineError(f"{where}: {field} must be a positive integer, got {value!r}")
     if value >= 2**63:
         raise MachineError(f"{where}: {field} must be less than 2**63")
-
-
-def check_strided(where: str, pairs: object) -> None:
-    """Refuse what is no growing strides with a share each.
-
-    Examples
-    --------
-    >>> check_strided("level 'L1'", ((1, 0.2), (64, 1.0)))
-    >>> check_strided("level 'L1'", ((2, 0.2), (1, 1.0)))
-    Traceback (most recent call last):
-    tilesolve.contractions.errors.MachineError: level 'L1': strides of strided must grow, got 2, 1
-    """
-    if not (
-        isinstance(pairs, tuple)
-        and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs)
-    ):
-        raise MachineError(f"{where}: strided must be pairs of a stride and a share, got {pairs!r}")
-    for stride, share in pairs:
-        check_count(where, "a stride of strided", stride)
-        check_positive(where, "a share of strided", share)
-    strides = [stride for stride, _ in pairs]
-    if strides != sorted(set(strides)):
-        found = ", ".join(map(str, strides))
-        raise MachineError(f"{where}: strides of strided must grow, got {found}")
 
 
 def check_levels(where: str, levels: tuple[Level, ...]) -> None:

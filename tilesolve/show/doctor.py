@@ -284,7 +284,6 @@ def _figures(machine: Machine, level: Level) -> dict[str, list[str]]:
         "bandwidth_all": moved("all cores", level.bandwidth_all),
         "latency": f"latency {format_duration(level.latency)}" if level.latency else "",
         "start": f"a run starts in {format_duration(level.start)}" if level.start else "",
-        "strided": _strides(level),
         "ahead": f"{level.ahead} lines fetched ahead at most" if level.capacity else "",
         "fetched": f"{level.fetched} for each access" if level.capacity else "",
     }
@@ -293,14 +292,6 @@ def _figures(machine: Machine, level: Level) -> dict[str, list[str]]:
         if text:
             groups.setdefault(machine.source(f"{level.name}.{field}"), []).append(text)
     return groups
-
-
-def _strides(level: Level) -> str:
-    """Return what the largest stride that was measured takes; nothing where none was."""
-    if not level.strided:
-        return ""
-    stride, share = level.strided[-1]
-    return f"lines {stride} apart take {share:.0%} of one anywhere"
 
 
 def _files() -> Iterable[Row]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilesolve.kernels.probes.bandwidth import block_of_ones
-from tilesolve.kernels.probes.runs import runs, shuffle_runs, stride_lines
+from tilesolve.kernels.probes.runs import runs, shuffle_runs
 from tilesolve.machine.model import Machine
 from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES
 
@@ -22,13 +22,6 @@ def test_runs_fill_a_block_without_overlap(lines, length, seed):
     """Each begins where another one ends, and those that do not fit whole are left out."""
     found = shuffle_runs(lines * LINE_BYTES, length, seed)
     assert sorted(found) == [n * length * LINE_BYTES for n in range(lines // length)]
-
-
-@given(st.integers(1, 300), st.integers(1, 64))
-def test_strides_visit_each_line_once(lines, stride):
-    """Those a stride apart one after another, then the ones behind them."""
-    found = stride_lines(lines * LINE_BYTES, stride) // LINE_BYTES
-    assert found.tolist() == sorted(range(lines), key=lambda line: (line % stride, line))
 
 
 @pytest.mark.parametrize("bits", [128, BITS])
