@@ -235,8 +235,8 @@ def copies_of(
     share, and what does not depend on a sum. A copy of windows has each element once.
     """
     found: list[tuple[int, Access, Layout, str | None]] = []
-    default = ("strips" if level else "in place" for level in packed)
-    for number, (level, kind) in enumerate(zip(packed, kinds or default, strict=True), start=1):
+    chosen: Sequence[CopyKind] = kinds or ["strips" if one else "in place" for one in packed]
+    for number, (level, kind) in enumerate(zip(packed, chosen, strict=True), start=1):
         if kind == "in place":
             continue
         spec = problem.spec
