@@ -179,7 +179,7 @@ class Runner:
         """Return bands without idle tiles, in which the loops of each role follow each other.
 
         The nearest tile is idle if it is one register tile, and no copy's. The loops around it are
-        then those of register tiles, of which the macrokernel walks many.
+        then those of register tiles, of which the macrokernel walks many: as tables have room for.
         """
         register, *tiles = bands
         cell = dict(register.box)
@@ -188,6 +188,7 @@ class Runner:
             and not split
             and tiles[0].level not in copies
             and dict(tiles[0].box) == cell
+            and self._is_tabulated(tiles[1])
         ):
             del tiles[0]
         return self._split_where_roles_return((register, *tiles), split)

@@ -22,6 +22,7 @@ from tilesolve.model.fused import fuse
 from tilesolve.model.nest import Band, CopyKind, Nest
 from tilesolve.model.price import LevelPrice, Price
 from tilesolve.planning.composition.scheme import Scheme
+from tilesolve.planning.runner import Runner
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Chains, Composed, Search, Sliced, Solution
 from tilesolve.system.checks import check_threads
@@ -271,7 +272,7 @@ def rename_letters(solution: Solution, problem: Problem, form: CanonicalForm) ->
         How the letters and operands correspond.
     """
     names = _Names.of(problem, form)
-    return replace(
+    found = replace(
         solution,
         problem=problem,
         split=names.letters[solution.split] if solution.split else None,
@@ -283,6 +284,8 @@ def rename_letters(solution: Solution, problem: Problem, form: CanonicalForm) ->
         cost=names.cost(solution.cost),
         origin=names.origin(solution.origin),
     )
+    # Loops that do not run are in the order of the problem's own letters.
+    return replace(found, nest=Runner.of(found.share, found.machine).form(found.nest))
 
 
 @dataclass(frozen=True, slots=True)
