@@ -148,13 +148,13 @@ def test_an_intermediate_is_written_as_the_next_step_wants_it():
 
 
 def test_large_intermediates_take_the_layout_of_the_fastest_plans(monkeypatch):
-    """Of the layouts that are compared, the one whose two plans are fastest is taken."""
+    """Of the layouts that are compared, the one whose two plans score least is taken."""
     asked = []
     planned = contraction_order._planned
 
     def counted(request, first, second, output):
         step = planned(request, first, second, output)
-        asked.append((first, second, output, step.plan.seconds))
+        asked.append((first, second, output, step.plan.solution.score))
         return step
 
     monkeypatch.setattr(contraction_order, "_planned", counted)
@@ -164,8 +164,8 @@ def test_large_intermediates_take_the_layout_of_the_fastest_plans(monkeypatch):
     request = Request(sizes, np.dtype(float), Options(optimize=False), costs)
     steps = contraction_steps(request, tensors, "afg")
     made = steps[0].kernel.text.split("->")[1]
-    here = {output: seconds for first, _, output, seconds in asked if first == "abcd"}
-    there = {first: seconds for first, _, _, seconds in asked if first != "abcd"}
+    here = {output: score for first, _, output, score in asked if first == "abcd"}
+    there = {first: score for first, _, _, score in asked if first != "abcd"}
     assert len(here) >= 2
     prices = {letters: here[letters] + there[letters] for letters in here if letters in there}
     assert prices[made] == min(prices.values())

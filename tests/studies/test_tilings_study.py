@@ -18,7 +18,6 @@ from tilesolve.studies import tilings as study
 from tilesolve.studies.tiled import (
     DRAWN,
     PLANNED,
-    PRICE,
     TiledNest,
     TiledNests,
     Tiling,
@@ -53,7 +52,7 @@ def test_a_study_is_kept_shown_and_resumed(small, tmp_path):
     assert TiledNests.from_json(found.to_json()) == found
     rows = list(csv.DictReader(io.StringIO(table.read_text("utf-8"))))
     assert [row["case"] for row in rows] == ["gemm"] * 7 + ["trmm"] * 7
-    assert float(rows[0]["price_s"]) == found.cases[0].tilings[0].scores[PRICE]
+    assert float(rows[0]["predicted_s"]) == found.cases[0].tilings[0].score
     text = page.read_text("utf-8")
     for part in ("## tilings of nests", "| CPU |", "L2 0.25 (assumed)", "| trmm | i=21", "median"):
         assert part in text, part
@@ -89,24 +88,21 @@ def tiled(prices, seconds, own=2.0, lines=3.0):
     """A study with made-up times."""
     made = [(PLANNED, 1.0, own), ("runs", 1.0, own), ("lines", 1.0, lines)]
     made += [(DRAWN, *pair) for pair in zip(prices, seconds, strict=True)]
-    scores = [{PRICE: price, "runs": -price, "lines": 1.0} for _, price, _ in made]
-    tilings = (
-        Tiling(kind, "i", score, (taken,))
-        for (kind, _, taken), score in zip(made, scores, strict=True)
+    return TiledNest(
+        SMALL, tuple(Tiling(kind, "i", price, (taken,)) for kind, price, taken in made)
     )
-    return TiledNest(SMALL, tuple(tilings))
 
 
 def test_figures_of_a_study():
     """Correlations are of what was drawn alone; ranks and shares count the plan."""
     found = tiled([1.0, 2.0, 3.0], [1.0, 4.0, 8.0])
-    assert (found.correlation(PRICE), found.correlation("runs")) == (1.0, -1.0)
+    assert found.correlation == 1.0
+    assert tiled([3.0, 2.0, 1.0], [1.0, 4.0, 8.0]).correlation == -1.0
     assert (found.rank, found.share, found.first) == (2, 0.5, 1.0)
     assert (found.ratio("runs"), found.ratio("lines")) == (1.0, 1.5)
     record = TiledNests(None, {}, MACHINE.to_toml(), (found, TiledNest(SMALL, skipped="no room")))
     lines = summarize_tilings(record)
-    assert lines["correlation, price"] == "median 1.00, worst 1.00 (syrk)"
-    assert lines["correlation, lines"] == "-"
+    assert lines["correlation"] == "median 1.00, worst 1.00 (syrk)"
     assert lines["speed of the plan"].startswith("0.50 of the fastest")
     assert "slower for 1 of 1" in lines["planned by lines"]
     assert "the same tiles for 1" in lines["planned by runs"]
@@ -121,7 +117,7 @@ def test_shares_say_which_are_assumed():
 
 def test_damaged_files_are_refused():
     """A score below zero is none."""
-    data = {"tilings": [{"kind": DRAWN, "loops": "i", "scores": {PRICE: -1.0}, "seconds": [1.0]}]}
+    data = {"tilings": [{"kind": DRAWN, "loops": "i", "score": -1.0, "seconds": [1.0]}]}
     with pytest.raises(BenchmarkError):
         TiledNests.restore(SMALL, json.loads(json.dumps(data)))
 

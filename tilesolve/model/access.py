@@ -236,7 +236,7 @@ class Access:
         --------
         >>> image = accesses_of(Problem.of("hk-[2h+r]-rk", "h=8,r=3,k=10"))[1]
         >>> print(image.symbols({"h": Signomial.symbol("T"), "r": Signomial.symbol("R")}))
-        R + 2·T - 2
+        2·T + R - 2
         """
         alone = dict.fromkeys(axis.terms[0][1] for axis in self.axes if len(axis.terms) == 1)
         size = Signomial.constant(1)

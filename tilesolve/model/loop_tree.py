@@ -204,8 +204,8 @@ def tree_of(problem: Problem, nest: Nest) -> LoopTree:
           call:
             C~[m,n] = registers of C:
               for k step 1
-                for m step 1 [unrolled]
-                  for n step 1 [vector]
+                for n step 1 [vector]
+                  for m step 1 [unrolled]
                     C[m,n] <- A[m,k], B[k,n]
     """
     return tree_of_bands(
