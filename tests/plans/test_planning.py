@@ -448,7 +448,9 @@ def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, most, mo
     short = tilesolve.plan(problem, machine="i7-6700k", cache=False)
 
     def waits(made):
-        return select.waiting_seconds(made.share, made.nest, made.price, made.machine)
+        return select.waiting_seconds(
+            made.share, made.nest, made.price, made.machine, made.solution.levels
+        )
 
     assert waits(found) <= most * waits(short)
     assert found.solution.score <= (1 + policy.TIME_TOLERANCE) * short.solution.score
@@ -484,7 +486,9 @@ def test_short_runs_in_pages_of_their_own_wait_for_each():
         box = {"m": m, "n": 64, "k": k}
         bands = [("register", "nmk", {"m": 8, "n": 4, "k": k}), ("L3", "mnk", box)]
         nest = Nest.of(problem, [*bands, ("memory", "mkn", dict(problem.sizes))], ("L3", "L3"))
-        return select.waiting_seconds(problem, nest, price(problem, nest, machine), machine)
+        return select.waiting_seconds(
+            problem, nest, price(problem, nest, machine), machine, ("L3",)
+        )
 
     def ends(k):
         return problem.bytes[1] * run_waste(8 * k, 64, 8) / machine.memory.bandwidth

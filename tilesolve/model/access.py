@@ -54,12 +54,13 @@ class Axis(NamedTuple):
         >>> Axis(((2, "y"), (1, "r"))).reach({"y": 8, "r": 3})
         17
         """
-        begin = self.spread + (self.divisor if self.divisor > 1 else 1)
-        if any(isinstance(box[letter], Signomial) for _, letter in self.terms):
-            begin = max(begin - sum(factor for factor, _ in self.terms), 0)
-            found: Size = sum((factor * box[letter] for factor, letter in self.terms), start=begin)
+        begin = self.spread + self.divisor
+        sizes = [(factor, box[letter]) for factor, letter in self.terms]
+        if sizes and isinstance(sizes[0][1], Signomial):
+            begin = max(begin - sum([factor for factor, _ in sizes]), 0)
+            found: Size = sum((factor * size for factor, size in sizes), start=begin)
         else:
-            found = begin + sum(factor * (box[letter] - 1) for factor, letter in self.terms)
+            found = begin + sum([factor * (size - 1) for factor, size in sizes])
         return found * (1 / self.divisor) if self.divisor > 1 else found
 
 
@@ -102,10 +103,25 @@ class Access:
     loaded: int | None = None
     letters: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """The letters that move it, in order of appearance."""
+    widened: tuple[Axis, ...] = field(init=False, repr=False, compare=False)
+    """The axes, each with the letters that widen it.
+
+    A letter that is alone in an axis widens no other one: there it only shifts, as in a diagonal.
+    """
 
     def __post_init__(self) -> None:
         letters = dict.fromkeys(letter for axis in self.axes for _, letter in axis.terms)
         object.__setattr__(self, "letters", tuple(letters))
+        alone = {axis.terms[0][1] for axis in self.axes if len(axis.terms) == 1}
+        counted: set[str] = set()
+        found = []
+        for axis in self.axes:
+            terms = tuple((c, letter) for c, letter in axis.terms if letter not in alone)
+            if len(axis.terms) == 1 and axis.terms[0][1] not in counted:
+                counted.add(axis.terms[0][1])
+                terms = axis.terms
+            found.append(axis._replace(terms=terms))
+        object.__setattr__(self, "widened", tuple(found))
 
     @property
     def contiguous(self) -> tuple[str, ...]:
@@ -149,23 +165,17 @@ class Access:
     def sides(self, box: Box) -> tuple[list[Size], list[Size]]:
         """Return how far a box reaches along each axis, and how many positions of it it touches.
 
-        Both for one position of the axes before. A letter that is alone in an axis widens no other
-        one: there it only shifts, as in a diagonal.
+        Both for one position of the axes before.
         """
-        alone = {axis.terms[0][1] for axis in self.axes if len(axis.terms) == 1}
-        counted: set[str] = set()
         reaches: list[Size] = []
         sides: list[Size] = []
-        for axis in self.axes:
-            terms = tuple((c, letter) for c, letter in axis.terms if letter not in alone)
-            if len(axis.terms) == 1 and axis.terms[0][1] not in counted:
-                counted.add(axis.terms[0][1])
-                terms = axis.terms
-            reaches.append(axis._replace(terms=terms).reach(box))
-            positions: Size = prod(box[letter] for _, letter in terms)
+        for axis in self.widened:
+            reach = axis.reach(box)
+            positions: Size = prod([box[letter] for _, letter in axis.terms])
             if axis.spread:
                 positions = positions * (1 + axis.spread)
-            sides.append(_least(reaches[-1], positions))
+            reaches.append(reach)
+            sides.append(_least(reach, positions))
         return reaches, sides
 
     def elements(self, box: Box) -> Size:

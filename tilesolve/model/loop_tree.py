@@ -250,7 +250,9 @@ def copies_of(
             "windows": "windows",
             "prepared": "prepared",
         }
-        holds = access_of(problem, spec.names[number], tensor, wide)
+        holds = accesses_of(problem)[number]
+        if tensor is not spec.tensors[number] or wide != problem.itemsize:
+            holds = access_of(problem, spec.names[number], tensor, wide)
         found.append((number, holds, layouts[kind], level))
     return tuple(found)
 

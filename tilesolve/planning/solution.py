@@ -230,7 +230,7 @@ class Solution:
     @property
     def score(self) -> float:
         """The seconds that it is compared by with other solutions of its problem."""
-        waiting = waiting_seconds(self.share, self.nest, self.cost, self.machine)
+        waiting = waiting_seconds(self.share, self.nest, self.cost, self.machine, self.levels)
         return score(self.cost, self.machine.costs.level_overlap, waiting)
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import touched_bytes
@@ -13,16 +15,26 @@ from tilesolve.packing.sizes import PAGE_BYTES
 from tilesolve.planning.prefetch import is_packed_late
 
 
-def waiting_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
+def waiting_seconds(
+    share: Problem, nest: Nest, cost: Price, machine: Machine, levels: Sequence[str]
+) -> float:
     """Return the seconds lost at the ends of the runs in which memory is read and written.
 
-    What is packed is read in the outermost tile's runs, what is not in those of the nearest cache's
-    tile, or of a call if that has none: other loops may come between. Runs of an operand that are
+    What is packed is read in the outermost tile's runs, what is not in those of the nearest tile,
+    or of a call if that one is idle: other loops may come between. Runs of an operand that are
     pages apart take some time each.
+
+    Parameters
+    ----------
+    share, nest, cost
+        What runs, and its price.
+    machine
+        Where.
+    levels
+        Those that tiles were solved for, nearest first.
     """
-    places, (call, *tiles) = stores(machine), nest.bands
-    first, memory, volumes = places[min(1, len(places) - 1)], places[-1], cost.levels[-1].volumes
-    near = next((band for band in tiles if band.level == first.name), call)
+    memory, volumes, (call, *tiles) = stores(machine)[-1], cost.levels[-1].volumes, nest.bands
+    near = next((band for band in tiles if band.level in levels[:1]), call)
     last, nearest = outermost_tile(nest), dict(near.box)
     boxes = [
         last,

@@ -213,7 +213,8 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
         nest, cost = choose_copies(target, integral.nest, most)
         tile = outermost_tile(nest)
         taken = float(sum(touched_bytes(share, tile)))
-        waiting = waiting_seconds(share, nest, cost, machine)
+        levels = [place.name for place in target.setting.places[1:]]
+        waiting = waiting_seconds(share, nest, cost, machine, levels)
         return Candidate(optimum, integral, nest, cost, waiting, taken, target.setting.overlap)
 
     usual = within({})
