@@ -27,7 +27,7 @@ def gather(
     """
     name = f"llvm.masked.gather.{vectors.type_suffix(kind)}.{vectors.type_suffix(places.type)}"
     arguments = (places, _UNALIGNED, mask, ir.Constant(kind, None))
-    return vectors.call_intrinsic(builder, name, kind, arguments)
+    return vectors.call_function(builder, name, kind, arguments)
 
 
 def scatter(builder: ir.IRBuilder, value: ir.Value, places: ir.Value, mask: ir.Value) -> None:
@@ -45,4 +45,4 @@ def scatter(builder: ir.IRBuilder, value: ir.Value, places: ir.Value, mask: ir.V
     name = (
         f"llvm.masked.scatter.{vectors.type_suffix(value.type)}.{vectors.type_suffix(places.type)}"
     )
-    vectors.call_intrinsic(builder, name, ir.VoidType(), (value, places, _UNALIGNED, mask))
+    vectors.call_function(builder, name, ir.VoidType(), (value, places, _UNALIGNED, mask))

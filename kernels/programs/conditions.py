@@ -12,7 +12,6 @@ from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import BIT
 from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import lane_positions
-from tilesolve.kernels.programs.emitter import reduce_bits
 from tilesolve.kernels.programs.scope import Scope, emit_position
 
 
@@ -67,6 +66,6 @@ def mask_lanes(builder: ir.IRBuilder, scope: Scope, mask: ir.Value) -> Scope:
 def activate_some(builder: ir.IRBuilder, scope: Scope) -> Scope:
     """Return a scope in which nothing is computed if no lane is."""
     assert scope.lanes is not None
-    some = reduce_bits(builder, scope.lanes.mask)
+    some = vectors.reduce(builder, "or", scope.lanes.mask)
     active = some if scope.active is None else builder.and_(scope.active, some)
     return replace(scope, active=active)

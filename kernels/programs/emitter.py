@@ -111,10 +111,9 @@ class Emitter:
         worst = position
         if isinstance(kind, ir.VectorType):
             bad = builder.and_(bad, full_mask(scope))
-            any_bad = reduce_bits(builder, bad)
+            any_bad = vectors.reduce(builder, "or", bad)
             beyond = builder.select(bad, position, constant(kind, 2**63 - 1))
-            name = f"llvm.vector.reduce.smin.{vectors.type_suffix(kind)}"
-            worst = vectors.call_intrinsic(builder, name, INT64, [beyond])
+            worst = vectors.reduce(builder, "smin", beyond)
         else:
             if scope.active is not None:
                 bad = builder.and_(bad, scope.active)
@@ -125,17 +124,3 @@ class Emitter:
             behind = builder.gep(self.failure, [INT64(1)], source_etype=INT64)
             builder.store(worst, behind, align=8)
         return builder.select(bad, constant(kind, 0), position), bad
-
-
-def reduce_bits(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-    """Return whether any lane of a mask is set.
-
-    Examples
-    --------
-    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), ()), "example")
-    >>> builder = ir.IRBuilder(function.append_basic_block())
-    >>> print(reduce_bits(builder, constant(ir.VectorType(ir.IntType(1), 4), 1)).type)
-    i1
-    """
-    name = f"llvm.vector.reduce.or.{vectors.type_suffix(mask.type)}"
-    return vectors.call_intrinsic(builder, name, ir.IntType(1), [mask])

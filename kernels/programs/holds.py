@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llvmlite import ir
@@ -23,14 +23,21 @@ from tilesolve.kernels.programs.bounds import (
     summed_names,
     without_needless_bounds,
 )
-from tilesolve.kernels.programs.computing import reduce_lanes, start_value
+from tilesolve.kernels.programs.computing import plain_axes, reduce_lanes, start_value
 from tilesolve.kernels.programs.conditions import activate, activate_some, mask_lanes
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.program import Compute, Guard, Hold, Loop, Node
-from tilesolve.kernels.programs.scope import Lanes, Place, Scope, Trip, emit_extreme, emit_position
-from tilesolve.kernels.programs.vector_loops import lanes_of, writes_past
-
-Emit = Callable[[Sequence[Node], Scope], None]
+from tilesolve.kernels.programs.scope import (
+    Lanes,
+    Place,
+    Scope,
+    Trip,
+    emit_extreme,
+    emit_position,
+    enter_trip,
+    full_loop,
+)
+from tilesolve.kernels.programs.vector_loops import Emit, lanes_of, writes_past
 
 
 def emit_hold(emitter: Emitter, hold: Hold, scope: Scope, emit: Emit) -> None:
@@ -86,10 +93,6 @@ def _emit_held(emitter: Emitter, hold: Hold, scope: Scope, emit: Emit, *, ragged
         emitter.held, emitter.held_stage = {}, None
 
 
-def _axes(axes: Sequence[object]) -> list[Affine]:
-    return [one for one in axes if isinstance(one, Affine)]
-
-
 def _first(emitter: Emitter, hold: Hold, point: Scope, *, across: bool) -> ir.Value:
     """Return what an element begins with: lanes across it begin with what changes nothing."""
     stage = emitter.stage(hold.stage)
@@ -101,7 +104,7 @@ def _first(emitter: Emitter, hold: Hold, point: Scope, *, across: bool) -> ir.Va
         return constant(kind, identity(reduction.name, dtype))
     if hold.anew:
         return start_value(emitter, hold.stage, point)
-    found = load_affine(emitter.builder, emitter.targets[stage.name], _axes(stage.axes), point)
+    found = load_affine(emitter.builder, emitter.targets[stage.name], plain_axes(stage), point)
     if point.lanes is not None and not isinstance(found.type, ir.VectorType):
         raise SpecError(f"the vector loop over {point.lanes.letter} does not reach {stage.target}")
     return found
@@ -129,7 +132,7 @@ def _store_all(
 ) -> None:
     """Emit the stores of all elements: past the caches if that is wanted and they are aligned."""
     builder, stage = emitter.builder, emitter.stage(hold.stage)
-    target, axes = emitter.targets[stage.name], _axes(stage.axes)
+    target, axes = emitter.targets[stage.name], plain_axes(stage)
 
     def store(past: bool) -> None:
         for key, point in points.items():
@@ -171,20 +174,11 @@ def _whole(
             trips = count_trips(loop, scope.ranges)
             low = emit_extreme(builder, loop.low, scope, ">")
             if not trips.exact:
-                high = emit_extreme(builder, loop.high, scope, "<")
-                last = builder.add(low.value(builder), INT64((trips.most - 1) * loop.step))
-                mine = builder.icmp_signed("<", last, high.value(builder))
+                mine = full_loop(builder, loop, scope, trips.most)
             # A tile's last trip may be short; so may any on which loops within depend.
             each = loop.step > 1 or _bounds(loop.name, node.body)
             numbers = range(trips.most) if each else (0,)
-            scopes = [
-                scope.at(
-                    loop.name,
-                    Place(low.base, low.offset + loop.step * number),
-                    range_of(loop, scope.ranges),
-                )
-                for number in numbers
-            ]
+            scopes = [enter_trip(loop, scope, low, Trip(number, trips.most)) for number in numbers]
         for one in scopes:
             mine = _both(builder, mine, _whole(emitter, node.body, one, inner))
         found = _both(builder, found, mine)
@@ -264,8 +258,7 @@ def _emit_summed(emitter: Emitter, loop: Loop, scope: Scope, emit: Emit) -> None
         found = vectors.emit_loop(builder, count, list(emitter.held.values()), trip)
         emitter.held = dict(zip(keys, found, strict=True))
 
-    length = builder.sub(high, low)
-    length = builder.select(builder.icmp_signed(">", length, INT64(0)), length, INT64(0))
+    length = vectors.extreme(builder, ">", builder.sub(high, low), INT64(0))
     count = builder.sdiv(length, INT64(lanes))
     run(count, low, ())
     done = builder.mul(count, INT64(lanes))
@@ -315,8 +308,7 @@ def _within_loop(emitter: Emitter, scope: Scope, low: Place, bounds: Sequence[Af
     high = emit_extreme(builder, bounds, scope, "<").value(builder)
     first, here = low.value(builder), place.value(builder)
     if lanes is not None and lanes.letter == name:
-        kind = ir.VectorType(BIT, lanes.count)
-        mask = masking.mask_first_lanes(builder, kind, builder.sub(high, here))
+        mask = masking.mask_first_lanes(builder, lanes.count, builder.sub(high, here))
         scope = mask_lanes(builder, scope, mask)
     elif place != low:
         moved = builder.select(builder.icmp_signed("<", here, high), here, first)
@@ -358,11 +350,10 @@ def _bounded_lanes(
     builder, lanes = emitter.builder, scope.lanes
     assert lanes is not None
     here = scope.places[lanes.letter].value(builder)
-    kind = ir.VectorType(BIT, lanes.count)
     for side, extreme in ((0, ">"), (1, "<")):
         if bounds[side]:
             end = emit_extreme(builder, bounds[side], scope, extreme).value(builder)
-            mask = masking.mask_first_lanes(builder, kind, builder.sub(end, here))
+            mask = masking.mask_first_lanes(builder, lanes.count, builder.sub(end, here))
             mask = mask if side else builder.not_(mask)
             scope = activate_some(builder, mask_lanes(builder, scope, mask))
     return _all_lanes(builder, scope)

@@ -39,7 +39,15 @@ from tilesolve.kernels.programs.program import (
     Start,
     list_nodes,
 )
-from tilesolve.kernels.programs.scope import Place, Scope, Trip, emit_extreme, emit_position
+from tilesolve.kernels.programs.scope import (
+    Place,
+    Scope,
+    Trip,
+    emit_extreme,
+    emit_position,
+    enter_trip,
+    full_loop,
+)
 from tilesolve.kernels.programs.vector_loops import emit_vector_loop, lanes_of
 from tilesolve.packing.sizes import LINE_BYTES
 
@@ -308,14 +316,6 @@ def room_target(emitter: Emitter, room: Room, base: ir.Value, scope: Scope) -> T
     )
 
 
-def enter_trip(loop: Loop, scope: Scope, low: Place, trip: Trip) -> Scope:
-    """Return the scope in a trip that is written out."""
-    place = Place(low.base, low.offset + loop.step * trip.number)
-    found = scope.at(loop.name, place, range_of(loop, scope.ranges))
-    trips = {**scope.trips, loop.name: trip} if loop.step == 1 else scope.trips
-    return replace(found, trips=trips, tiles=tiles_within(loop, scope.tiles))
-
-
 def has_lanes(loop: Loop) -> bool:
     """Return whether a loop is one over tiles that vectors lie along."""
     inner = (node for node in list_nodes(loop.body) if isinstance(node, Loop))
@@ -352,14 +352,6 @@ def _in_pieces(loop: Loop, step: int) -> Loop:
     begin = Affine.letter(name)
     inner = replace(loop, low=(begin,), high=(begin + step, *loop.high))
     return Loop(name, loop.low, loop.high, (inner,), step)
-
-
-def full_loop(builder: ir.IRBuilder, loop: Loop, scope: Scope, trips: int) -> ir.Value:
-    """Emit whether a loop has so many trips."""
-    low = emit_extreme(builder, loop.low, scope, ">").value(builder)
-    high = emit_extreme(builder, loop.high, scope, "<").value(builder)
-    last = INT64((trips - 1) * loop.step)
-    return builder.icmp_signed("<", builder.add(low, last), high)
 
 
 def _block_of(loop: Loop, scope: Scope) -> tuple[list[Loop], Loop | None]:
