@@ -194,7 +194,6 @@ NUMBERS = {
         "kernels.ir.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TURNED_KINDS",
         "kernels.ir.masking": "_INT32",
         "kernels.ir.vectors": "INT64 _INT32 _SCALARS",
-        "kernels.ir.lanes_apart": "_UNALIGNED _ELEMENTS",
         "kernels.ir.arithmetic": "BIT BYTE",
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
         "kernels.microkernel_costs": "MANY_REGISTERS",

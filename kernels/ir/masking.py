@@ -1,4 +1,7 @@
-"""Masked loads and stores: lanes that are not there are neither read nor written."""
+"""Masked loads and stores: lanes that are not there are neither read nor written.
+
+Lanes lie side by side, or each has a pointer of its own.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def load_masked(
     'llvm.masked.load.v4f64.p0'
     """
     arguments = (where, _INT32(1), mask, ir.Constant(kind, None))
-    return _masked(builder, "load", kind, kind, arguments)
+    return _call_masked(builder, "load", kind, arguments, kind, where)
 
 
 def store_masked(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value) -> None:
@@ -84,7 +87,41 @@ def store_masked(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: 
     element = value.type.element
     if isinstance(element, ir.IntType) and element.width < INT64.width:
         mask = _hide(builder, mask)
-    _masked(builder, "store", value.type, ir.VoidType(), (value, where, _INT32(1), mask))
+    arguments = (value, where, _INT32(1), mask)
+    _call_masked(builder, "store", ir.VoidType(), arguments, value.type, where)
+
+
+def gather(
+    builder: ir.IRBuilder, places: ir.Value, kind: ir.VectorType, mask: ir.Value
+) -> ir.Value:
+    """Load lanes of a mask from a pointer each; the others are zero.
+
+    Examples
+    --------
+    >>> builder, count = vectors.example_function()
+    >>> places = ir.Constant(ir.VectorType(ir.PointerType(), 4), None)
+    >>> kind, mask = vectors.vector_type("float64", 256), mask_first_lanes(builder, 4, count)
+    >>> gather(builder, places, kind, mask).callee.name
+    'llvm.masked.gather.v4f64.v4p0'
+    """
+    arguments = (places, _INT32(1), mask, ir.Constant(kind, None))
+    return _call_masked(builder, "gather", kind, arguments, kind, places)
+
+
+def scatter(builder: ir.IRBuilder, value: ir.Value, places: ir.Value, mask: ir.Value) -> None:
+    """Store lanes of a mask to a pointer each, in their order.
+
+    Examples
+    --------
+    >>> builder, count = vectors.example_function()
+    >>> values = vectors.broadcast(builder, count, vectors.vector_type("int64", 256))
+    >>> places = builder.inttoptr(values, ir.VectorType(ir.PointerType(), 4))
+    >>> scatter(builder, values, places, mask_first_lanes(builder, 4, count))
+    >>> builder.block.instructions[-1].callee.name
+    'llvm.masked.scatter.v4i64.v4p0'
+    """
+    arguments = (value, places, _INT32(1), mask)
+    _call_masked(builder, "scatter", ir.VoidType(), arguments, value.type, places)
 
 
 def _hide(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
@@ -98,14 +135,14 @@ def _hide(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
     return builder.bitcast(builder.trunc(number, bits), mask.type)
 
 
-def _masked(
+def _call_masked(
     builder: ir.IRBuilder,
     what: str,
-    kind: ir.VectorType,
     returns: ir.Type,
     arguments: Sequence[ir.Value],
+    kind: ir.VectorType,
+    where: ir.Value,
 ) -> ir.Value:
     # An alignment among the arguments is what LLVM up to 21 wants; later ones take it, too.
-    return vectors.call_function(
-        builder, f"llvm.masked.{what}.{vectors.type_suffix(kind)}.p0", returns, arguments
-    )
+    suffix = f"{vectors.type_suffix(kind)}.{vectors.type_suffix(where.type)}"
+    return vectors.call_function(builder, f"llvm.masked.{what}.{suffix}", returns, arguments)

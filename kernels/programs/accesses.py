@@ -13,7 +13,6 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.arithmetic import BIT, BYTE, memory_type
 from tilesolve.kernels.ir.division import divide_down
-from tilesolve.kernels.ir.lanes_apart import gather, scatter
 from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 
@@ -143,7 +142,7 @@ def load_affine(
         found = _load_repeated(builder, target, places, along, scope)
     if found is None:
         pointers = lane_pointers(builder, target, subscripts, scope)
-        found = gather(builder, pointers, kind, full_mask(scope))
+        found = masking.gather(builder, pointers, kind, full_mask(scope))
     return to_bits(builder, found, target.dtype)
 
 
@@ -353,7 +352,7 @@ def store_affine(
     along = _find_along(target, subscripts, lanes.letter)
     if along is None or along.divisor > 1 or along.factor(lanes.letter) != 1:
         pointers = lane_pointers(builder, target, subscripts, scope)
-        scatter(builder, value, pointers, full_mask(scope))
+        masking.scatter(builder, value, pointers, full_mask(scope))
         return
     where = emit_pointer(builder, target, places)
     if lanes.mask is not None:

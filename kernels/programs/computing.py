@@ -23,7 +23,7 @@ from tilesolve.kernels.programs.accesses import (
     to_bits,
 )
 from tilesolve.kernels.programs.emitter import Emitter
-from tilesolve.kernels.programs.scope import Place, Scope, emit_places, emit_position
+from tilesolve.kernels.programs.scope import Place, Scope, both, emit_places, emit_position
 from tilesolve.kernels.programs.skeleton import Skeleton
 from tilesolve.kernels.programs.term_emitter import TermEmitter
 from tilesolve.packing.sizes import LINE_BYTES
@@ -155,8 +155,7 @@ def _update(emitter: Emitter, point: TermEmitter, dtype: str) -> None:
     found = EMITTERS[stage.update](builder, dtype, [before, value])
     active = scope.active
     for outside in point.outside:
-        inside = builder.not_(outside)
-        active = inside if active is None else builder.and_(active, inside)
+        active = both(builder, active, builder.not_(outside))
     store_number(builder, target, places, found, active)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from llvmlite import ir
 
@@ -32,6 +33,7 @@ from tilesolve.kernels.programs.scope import (
     Place,
     Scope,
     Trip,
+    both,
     emit_extreme,
     emit_position,
     enter_trip,
@@ -50,16 +52,14 @@ def emit_hold(emitter: Emitter, hold: Hold, scope: Scope, emit: Emit) -> None:
         raise SpecError("a Hold stands within another one")
     if emitter.stage(hold.stage).reduction is None:
         raise SpecError(f"a Hold keeps a reduction; {emitter.stage(hold.stage)} is none")
-    builder = emitter.builder
     whole = _whole(emitter, hold.body, scope, summed_names(emitter.stage(hold.stage), hold))
-    if whole is True:
-        _emit_held(emitter, hold, scope, emit, ragged=False)
-        return
-    with builder.if_else(whole, likely=True) as (yes, no):
-        with yes, emitter.inside():
-            _emit_held(emitter, hold, scope, emit, ragged=False)
-        with no, emitter.inside():
-            _emit_held(emitter, hold, scope, emit, ragged=True)
+    straight, ragged = (
+        partial(_emit_held, emitter, hold, scope, emit, ragged=way) for way in (False, True)
+    )
+    if whole is None:
+        straight()
+    else:
+        emitter.branch(whole, straight, ragged)
 
 
 def _emit_held(emitter: Emitter, hold: Hold, scope: Scope, emit: Emit, *, ragged: bool) -> None:
@@ -151,23 +151,22 @@ def _store_all(
         where = builder.ptrtoint(emit_pointer(builder, target, places), INT64)
         rest = builder.and_(where, INT64(point.lanes.count * target.itemsize - 1))
         aligned = builder.and_(aligned, builder.icmp_signed("==", rest, INT64(0)))
-    with builder.if_else(aligned, likely=True) as (yes, no):
-        with yes, emitter.inside():
-            store(True)
-        with no, emitter.inside():
-            store(False)
+    emitter.branch(aligned, partial(store, True), partial(store, False))
 
 
 def _whole(
     emitter: Emitter, body: Sequence[Node], scope: Scope, inner: frozenset[str]
-) -> ir.Value | bool:
-    """Emit whether all loops over letters of the output have all trips that are written out."""
-    found: ir.Value | bool = True
+) -> ir.Value | None:
+    """Emit whether all loops over letters of the output have all trips that are written out.
+
+    None if they always have.
+    """
+    found: ir.Value | None = None
     builder = emitter.builder
     for node in body:
         if not isinstance(node, Loop | Guard):
             continue
-        mine: ir.Value | bool = True
+        mine: ir.Value | None = None
         scopes = [scope]
         if isinstance(node, Loop) and node.name not in inner:
             loop = without_needless_bounds(outer_bounds(node, inner), scope.ranges)
@@ -180,8 +179,8 @@ def _whole(
             numbers = range(trips.most) if each else (0,)
             scopes = [enter_trip(loop, scope, low, Trip(number, trips.most)) for number in numbers]
         for one in scopes:
-            mine = _both(builder, mine, _whole(emitter, node.body, one, inner))
-        found = _both(builder, found, mine)
+            mine = both(builder, mine, _whole(emitter, node.body, one, inner))
+        found = both(builder, found, mine)
     return found
 
 
@@ -193,12 +192,6 @@ def _bounds(name: str, body: Sequence[Node]) -> bool:
         or _bounds(name, node.body)
         for node in inner
     )
-
-
-def _both(builder: ir.IRBuilder, one: ir.Value | bool, other: ir.Value | bool) -> ir.Value | bool:
-    if one is True:
-        return other
-    return one if other is True else builder.and_(one, other)
 
 
 def _points(

@@ -43,6 +43,7 @@ from tilesolve.kernels.programs.scope import (
     Place,
     Scope,
     Trip,
+    both,
     emit_extreme,
     emit_position,
     enter_trip,
@@ -129,10 +130,8 @@ class Lowering:
 
     def _trips(self, loop: Loop, scope: Scope, share: tuple[ir.Value, ir.Value] | None) -> None:
         """Emit a loop that runs trip by trip, or a thread's part of it."""
-        builder, low = (
-            self.emitter.builder,
-            emit_extreme(self.emitter.builder, loop.low, scope, ">"),
-        )
+        builder = self.emitter.builder
+        low = emit_extreme(builder, loop.low, scope, ">")
         high = emit_extreme(builder, loop.high, scope, "<")
         step = emit_position(builder, loop.pace, scope).value(builder)
         length = builder.sub(high.value(builder), low.value(builder))
@@ -141,8 +140,7 @@ class Lowering:
             count = builder.sdiv(builder.add(length, builder.sub(step, INT64(1))), step)
         begin: ir.Value = INT64(0)
         if share is not None:
-            none = builder.icmp_signed("<", count, INT64(0))
-            count = builder.select(none, INT64(0), count)
+            count = vectors.extreme(builder, ">", count, INT64(0))
             begin, end = (
                 builder.udiv(builder.mul(count, part), share[1])
                 for part in (share[0], builder.add(share[0], INT64(1)))
@@ -240,7 +238,7 @@ class Lowering:
             if trips.exact:
                 continue
             missing = full_loop(builder, loop, around, trips.most)
-            found = missing if found is None else builder.and_(found, missing)
+            found = both(builder, found, missing)
         if found is None:
             whole()
             return

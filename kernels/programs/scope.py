@@ -119,6 +119,13 @@ class Scope:
         return self.active, None if self.lanes is None else self.lanes.mask
 
 
+def both(builder: ir.IRBuilder, one: ir.Value | None, other: ir.Value | None) -> ir.Value | None:
+    """Emit whether two conditions hold, each None if it always does."""
+    if one is None or other is None:
+        return other if one is None else one
+    return builder.and_(one, other)
+
+
 def emit_position(builder: ir.IRBuilder, position: Affine, scope: Scope) -> Place:
     """Emit a position, at the first lane of a vector."""
     base: ir.Value | None = None

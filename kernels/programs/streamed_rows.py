@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 from llvmlite import ir
@@ -149,11 +150,8 @@ class StreamedRows:
             self._emit_block(low, extent, part, run)
             return
         streams = builder.and_(self.whole, self._runs_long(low, extent))
-        with builder.if_else(streams, likely=True) as (yes, no):
-            with yes, self.emitter.inside():
-                self._emit_row(low, extent, part, run)
-            with no, self.emitter.inside():
-                emit_through_caches(builder, self.lanes, (low, extent), part, run)
+        near = partial(emit_through_caches, builder, self.lanes, (low, extent), part, run)
+        self.emitter.branch(streams, partial(self._emit_row, low, extent, part, run), near)
 
     def _emit_row(self, low: Place, extent: ir.Value, part: Part, run: Run) -> None:
         """Emit a row past the caches, of whose first and last line parts belong to other rows."""

@@ -12,7 +12,7 @@ from tilesolve.contractions.statements.operations import identity
 from tilesolve.contractions.statements.terms import Param, Position, Read, Reduce, Term
 from tilesolve.kernels.ir import arithmetic, vectors
 from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
-from tilesolve.kernels.ir.lanes_apart import gather
+from tilesolve.kernels.ir.masking import gather
 from tilesolve.kernels.ir.term_values import TermValues
 from tilesolve.kernels.ir.vectors import constant
 from tilesolve.kernels.programs.accesses import (

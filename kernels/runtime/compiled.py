@@ -193,7 +193,6 @@ def load_functions(module: str) -> LoadedCode:
 def build_functions(module: str) -> bytes:
     """Return an object file of a module's functions."""
     unit = ir.Module(name=module)
-    unit.triple = object_code.target(TargetCpu.here()).triple
     with pause_collection():
         for function in translate(unit, _functions[module]):
             emit_entry(function)
