@@ -190,17 +190,16 @@ FREE = {"machine.costs", "constants.policy", "constants.tuning"}
 NUMBERS = {
     "instruction sets, and the vectors that blocks of a transpose take": {
         "kernels.codegen.shape": "HALVED_REGISTERS",
-        "kernels.codegen.copy_elements": "SINGLE_BYTES",
-        "kernels.codegen.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TURNED_KINDS",
+        "kernels.ir.copies": "SINGLE_BYTES",
+        "kernels.ir.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TURNED_KINDS",
         "kernels.ir.masking": "_INT32",
         "kernels.ir.vectors": "INT64 _INT32 _SCALARS",
-        "kernels.ir.lanes_apart": "_UNALIGNED _ELEMENTS",
         "kernels.ir.arithmetic": "BIT BYTE",
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
         "kernels.microkernel_costs": "MANY_REGISTERS",
         "kernels.probes.bandwidth": "BLOCK",
         "kernels.probes.runs": "_OFFSETS",
-        "kernels.codegen.scalars": "INT BIT",
+        "kernels.codegen.scalars": "INT",
         "machine.detect": "ASSUMED_LINE_BYTES ASSUMED_HZ ASSUMED_L1_BYTES ASSUMED_CAPACITY_RATIO "
         "ASSUMED_CACHES ASSUMED_NEAR_RATES ASSUMED_CACHE_RATE ASSUMED_MEMORY_RATE "
         "ASSUMED_FMA_CYCLES",  # of a CPU that does not tell

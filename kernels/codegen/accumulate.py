@@ -62,7 +62,7 @@ class LoopSplit:
         """Emit the split of so many steps."""
         builder, shape, fetches = tile.builder, tile.shape, tile.field("fetches")
         size, narrow = steps_per_trip(shape), shape.bits < tuning.WIDE_VECTOR_BITS
-        first_single = builder.select(builder.icmp_signed("<", count, fetches), count, fetches)
+        first_single = vectors.extreme(builder, "<", count, fetches)
         trips = builder.sdiv(builder.sub(count, first_single), INT64(size))
         steps = INT64(tuning.PREFETCHING_STEPS)
         prefetching = builder.sdiv(first_single, steps) if narrow else INT64(0)
@@ -190,7 +190,7 @@ def _sum_unrolled(
         begin = builder.add(split.first_trip, builder.mul(trip, INT64(size)))
         begin = _opaque_step(tile, begin)
         last = split.last_line
-        number = builder.select(builder.icmp_signed("<", trip, last), trip, last)
+        number = vectors.extreme(builder, "<", trip, last)
         line = tile.load_integer(split.first_line, builder.mul(number, INT64(WORD_BYTES)))
         vectors.prefetch(builder, vectors.to_pointer(builder, line))
         for at in range(size):

@@ -11,10 +11,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from tilesolve.kernels.codegen.intrinsics import Intrinsic
 from tilesolve.kernels.codegen.python_source import Source
 from tilesolve.kernels.codegen.scalars import (
-    BIT,
     INT,
     POINTER,
     as_bit,
@@ -23,6 +21,8 @@ from tilesolve.kernels.codegen.scalars import (
     operate,
     smaller,
 )
+from tilesolve.kernels.ir.arithmetic import BIT
+from tilesolve.kernels.ir.intrinsics import Intrinsic
 
 
 @dataclass(slots=True)

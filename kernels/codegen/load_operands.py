@@ -85,7 +85,7 @@ def _packed_loader(tile: TileEmitter) -> StepLoader:
     a, b = tile.field("a"), tile.field("b")
     a_step, b_step = tile.field("a_step"), tile.field("b_step")
     prefetch = _packed_prefetcher(tile)
-    rows = _chain(tile, a, a_step, shape.vectors)
+    rows = tile.chain(a, a_step, shape.vectors)
     if shape.narrow:
         half = INT64(shape.bits // 16)
         rows = [place for row in rows for place in (row, builder.add(row, half))][:-1]
@@ -122,11 +122,9 @@ def lanewise_loader(tile: TileEmitter, masks: Sequence[ir.Value]) -> StepLoader:
     rows_a, columns_b = tile.field("rows_a"), tile.field("columns_b")
     rows_b = builder.add(rows_a, tile.field("rows_b"))
     numbers = [WORD_BYTES * shape.lanes * at for at in range(shape.vectors)]
-    rows = [builder.add(a, tile.load_integer(rows_a, at)) for at in numbers]
+    rows = tile.add_entries(a, rows_a, shape.vectors, shape.lanes)
     across = [tile.load_integer(rows_b, at) for at in numbers]
-    columns = [
-        builder.add(b, tile.load_integer(columns_b, WORD_BYTES * c)) for c in range(shape.columns)
-    ]
+    columns = tile.add_entries(b, columns_b, shape.columns)
 
     def load_group(place: ir.Value, present: Sequence[ir.Value]) -> list[ir.Value]:
         if shape.source:
@@ -176,7 +174,7 @@ ColumnPlaces = Callable[[ir.Value], Callable[[int], list[tuple[ir.Value, int]]]]
 def _packed_columns(tile: TileEmitter, b: ir.Value, b_step: ir.Value) -> ColumnPlaces:
     """Return where columns are in micro-panels."""
     builder, shape = tile.builder, tile.shape
-    groups = _chain(tile, b, b_step, -(-shape.columns // shape.group))
+    groups = tile.chain(b, b_step, -(-shape.columns // shape.group))
     stride = shape.group * tile.element
 
     def columns_at(step: ir.Value) -> Callable[[int], list[tuple[ir.Value, int]]]:
@@ -196,9 +194,7 @@ def _columns_in_place(tile: TileEmitter, b: ir.Value) -> ColumnPlaces:
     """Return where columns are in place."""
     builder, shape = tile.builder, tile.shape
     columns_b, sums_b = tile.field("columns_b"), tile.field("sums_b")
-    columns = [
-        builder.add(b, tile.load_integer(columns_b, WORD_BYTES * c)) for c in range(shape.columns)
-    ]
+    columns = tile.add_entries(b, columns_b, shape.columns)
 
     def columns_at(step: ir.Value) -> Callable[[int], list[tuple[ir.Value, int]]]:
         entry = builder.add(sums_b, builder.mul(step, INT64(WORD_BYTES)))
@@ -210,14 +206,6 @@ def _columns_in_place(tile: TileEmitter, b: ir.Value) -> ColumnPlaces:
         return places
 
     return columns_at
-
-
-def _chain(tile: TileEmitter, first: ir.Value, step: ir.Value, count: int) -> list[ir.Value]:
-    """Return so many addresses, a step apart."""
-    found = [first]
-    for _ in range(1, count):
-        found.append(tile.builder.add(found[-1], step))
-    return found
 
 
 def _packed_prefetcher(
@@ -239,8 +227,7 @@ def _packed_prefetcher(
             number, offset = step, WORD_BYTES * beyond
             if wanted.bounded:
                 number, offset = builder.add(step, INT64(beyond)), 0
-                inside = builder.icmp_signed("<", number, fetches)
-                number = builder.select(inside, number, fetches)
+                number = vectors.extreme(builder, "<", number, fetches)
             entry = builder.add(table, builder.mul(number, INT64(WORD_BYTES)))
             line = tile.load_integer(entry, offset)
             vectors.prefetch(builder, vectors.to_pointer(builder, line), near=False)
@@ -273,11 +260,8 @@ def _in_place_loader(tile: TileEmitter) -> StepLoader:
     rows_a, columns_b = tile.field("rows_a"), tile.field("columns_b")
     sums_a, sums_b = tile.field("sums_a"), tile.field("sums_b")
     a_ahead, b_ahead = tile.field("a_ahead"), tile.field("b_ahead")
-    group = WORD_BYTES * shape.lanes
-    rows = [builder.add(a, tile.load_integer(rows_a, group * i)) for i in range(shape.vectors)]
-    columns = [
-        builder.add(b, tile.load_integer(columns_b, WORD_BYTES * c)) for c in range(shape.columns)
-    ]
+    rows = tile.add_entries(a, rows_a, shape.vectors, shape.lanes)
+    columns = tile.add_entries(b, columns_b, shape.columns)
     prefetch_columns = _column_prefetcher(tile, columns_b, sums_b, b_ahead)
     vector = tile.parts * shape.bits // 8
     together = max(1, LINE_BYTES // vector)
@@ -319,8 +303,7 @@ def _column_prefetcher(
             last = WORD_BYTES * (min(shape.columns - first, shape.group) - 1)
             entry = turn
             if last < WORD_BYTES * (shape.group - 1):
-                inside = builder.icmp_signed("<", turn, INT64(last))
-                entry = builder.select(inside, turn, INT64(last))
+                entry = vectors.extreme(builder, "<", turn, INT64(last))
             row = builder.add(columns_b, INT64(WORD_BYTES * first))
             column = tile.load_integer(row, entry)
             _prefetch(tile, builder.add(builder.add(place_b, column), b_ahead))

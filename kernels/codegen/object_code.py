@@ -242,14 +242,21 @@ def _parse_module(
     family: Family, shapes: Sequence[Shape] | None, cpu: TargetCpu | None
 ) -> tuple[Any, Any]:
     cpu = cpu or TargetCpu.here()
-    machine = target(cpu)
     module = ir.Module(name="tilesolve")
-    module.triple = machine.triple
+    module.triple = target(cpu).triple
     with pause_collection():
         for panel in dict.fromkeys(family.micro_panels):
             pack.emit_packers(module, panel)
         for wanted in family.shapes if shapes is None else shapes:
             microkernel.emit_microkernel(module, wanted, cpu.bits)
+    return _parse(module, cpu)
+
+
+def _parse(module: ir.Module, cpu: TargetCpu) -> tuple[Any, Any]:
+    """Return a module as LLVM has it, and the machine that code for it is made with."""
+    machine = target(cpu)
+    module.triple = machine.triple
+    with pause_collection():
         text = str(module)
     parsed = llvm.parse_assembly(text)
     parsed.verify()
@@ -276,12 +283,7 @@ def optimise(module: ir.Module, cpu: TargetCpu, *, unroll: bool) -> tuple[Any, A
     >>> len(machine.emit_object(parsed)) > 0
     True
     """
-    machine = target(cpu)
-    module.triple = machine.triple
-    with pause_collection():
-        text = str(module)
-    parsed = llvm.parse_assembly(text)
-    parsed.verify()
+    parsed, machine = _parse(module, cpu)
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = options.slp_vectorization = False
     if not unroll:

@@ -190,9 +190,7 @@ class _PackerEmitter:
         builder = self.builder
         later = builder.add(trip, INT64(steps))
         last = builder.sub(trips, INT64(1))
-        return builder.add(
-            first, builder.select(builder.icmp_signed("<", later, last), later, last)
-        )
+        return builder.add(first, vectors.extreme(builder, "<", later, last))
 
     def _prefetch(
         self, sources: Sequence[ir.Value], offset: ir.Value, count: int, *, near: bool = True
@@ -219,9 +217,7 @@ class _PackerEmitter:
         builder, count = self.builder, len(targets)
         kind = ir.VectorType(self.kind.element, count * self.parts)
         loaded = [self.load_numbers(vectors.to_pointer(builder, place), kind) for place in sources]
-        # Each vector has pieces of every count-th row: transposing pieces brings rows in order.
-        wide = [vectors.concatenate(builder, loaded[at::count]) for at in range(count)]
-        transposed = vectors.transpose_vectors(builder, wide, self.parts)
+        transposed = vectors.transpose_vectors(builder, loaded, self.parts)
         for value, place in zip(transposed, targets, strict=True):
             vectors.store(
                 builder, value, vectors.to_pointer(builder, place), min(self.step, LINE_BYTES)

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from llvmlite import ir
 
-from tilesolve.kernels.codegen.intrinsics import declare
 from tilesolve.kernels.codegen.scalars import INT, POINTER, REAL, VOID
+from tilesolve.kernels.ir.vectors import call_function
 
 FASTCALL = 0x0080
 """Python's `METH_FASTCALL`: the function takes itself, a row of arguments, and their number."""
@@ -60,8 +60,7 @@ def emit_entry(function: ir.Function) -> None:
     builder = ir.IRBuilder(entry.append_basic_block("entry"))
 
     def call(name: str, returns: ir.Type, *values: ir.Value) -> ir.Value:
-        kinds = [value.type for value in values]
-        return builder.call(declare(module, name, returns, *kinds), values)
+        return call_function(builder, name, returns, values)
 
     with builder.if_then(builder.icmp_signed("!=", entry.args[2], INT(len(kind.args)))):
         call("PyErr_BadArgument", ir.IntType(32))

@@ -12,14 +12,16 @@ from typing import Any
 
 from llvmlite import ir
 
+from tilesolve.kernels.ir import arithmetic
+from tilesolve.kernels.ir.arithmetic import BIT
 from tilesolve.kernels.ir.division import divide_down
+from tilesolve.kernels.ir.vectors import extreme
 
 INT = ir.IntType(64)
 REAL = ir.DoubleType()
 POINTER = INT.as_pointer()
 PAIR = ir.LiteralStructType([INT, INT])
 VOID = ir.VoidType()
-BIT = ir.IntType(1)
 
 
 def as_value(builder: ir.IRBuilder, value: Any, kind: ir.Type | None = None) -> Any:
@@ -60,11 +62,9 @@ def compare(builder: ir.IRBuilder, kind: type, first: Any, second: Any) -> Any:
     if not isinstance(first, ir.Value) and not isinstance(second, ir.Value):
         return known(first, second)
     one, other = (as_value(builder, value) for value in (first, second))
-    if REAL in (one.type, other.type):
-        one, other = (as_value(builder, value, REAL) for value in (first, second))
-        ordered = builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered
-        return ordered(sign, one, other)
-    return builder.icmp_signed(sign, one, as_value(builder, other, one.type))
+    wanted, dtype = (REAL, "float64") if REAL in (one.type, other.type) else (one.type, "int64")
+    values = [as_value(builder, value, wanted) for value in (first, second)]
+    return arithmetic.compare(builder, sign, (dtype, dtype), values)
 
 
 def operate(builder: ir.IRBuilder, kind: type, first: Any, second: Any) -> Any:
@@ -81,7 +81,7 @@ def smaller(builder: ir.IRBuilder, first: Any, second: Any, *, largest: bool = F
     if not isinstance(first, ir.Value) and not isinstance(second, ir.Value):
         return max(first, second) if largest else min(first, second)
     one, other = (as_value(builder, value, INT) for value in (first, second))
-    return builder.select(builder.icmp_signed(">" if largest else "<", one, other), one, other)
+    return extreme(builder, ">" if largest else "<", one, other)
 
 
 def _divide(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:

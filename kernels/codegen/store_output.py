@@ -8,6 +8,7 @@ FMAs of the columns beside it. Measurements behind it are in docs/decisions/041.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from llvmlite import ir
 
@@ -17,6 +18,7 @@ from tilesolve.kernels.codegen.load_operands import StepLoader
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.tile_emitter import TileEmitter
 from tilesolve.kernels.ir import masking, vectors
+from tilesolve.kernels.ir.choices import choose
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.sizes import LINE_BYTES, VECTOR_BYTES, WORD_BYTES
 
@@ -135,9 +137,7 @@ def _prefetch_next_panels(tile: TileEmitter) -> None:
 
 def _prefetch_panels(tile: TileEmitter, first: ir.Value, step: ir.Value, count: int) -> None:
     """Emit prefetches of the first lines of some micro-panels, so many bytes apart."""
-    panels = [first]
-    for _ in range(1, count):
-        panels.append(tile.builder.add(panels[-1], step))
+    panels = tile.chain(first, step, count)
     for line in range(tuning.NEXT_PANEL_LINES):
         for panel in panels:
             place = vectors.to_pointer(tile.builder, panel, LINE_BYTES * line)
@@ -156,42 +156,25 @@ def write_tile(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> No
     scaling
         What `needs_scaling` returned for it.
     """
-    builder, function = tile.builder, tile.builder.function
-    scaled = _scale(tile, tile.widen(sums), scaling)
+    builder, scaled = tile.builder, _scale(tile, tile.widen(sums), scaling)
     mode = tile.field("mode")
-    end = function.append_basic_block("end")
-    otherwise = function.append_basic_block("otherwise")
-    choice = builder.switch(mode, otherwise)
-    for whole in () if tile.shape.halved else WHOLE_VECTOR_MODES:
-        block = function.append_basic_block(whole.name.lower())
-        choice.add_case(INT64(int(whole)), block)
-        builder.position_at_end(block)
+
+    def write_whole(whole: Mode) -> None:
         write_column = _column_writer(tile, whole)
         for column in range(tile.shape.columns):
             write_column(column, tile.column_sums(scaled, column))
-        builder.branch(end)
-    part = function.append_basic_block("part")
-    choice.add_case(INT64(int(Mode.PART)), part)
-    builder.position_at_end(part)
-    _write_part(tile, scaled)
-    builder.branch(end)
-    builder.position_at_end(otherwise)
-    scratch = _store_to_scratch(tile, scaled)
-    elements = function.append_basic_block("elements")
-    choice = builder.switch(mode, elements)
-    writers = {Mode.PART_ADD: _add_part}
-    if not tile.shape.halved:
-        writers[Mode.STREAM_PIECES] = _stream_pieces
-    for copied, write in writers.items():
-        block = function.append_basic_block(copied.name.lower())
-        choice.add_case(INT64(int(copied)), block)
-        builder.position_at_end(block)
-        write(tile, scratch)
-        builder.branch(end)
-    builder.position_at_end(elements)
-    _scatter(tile, scratch, builder.icmp_signed("==", mode, INT64(int(Mode.SCATTER_ADD))))
-    builder.branch(end)
-    builder.position_at_end(end)
+
+    def write_copied() -> None:
+        scratch = _store_to_scratch(tile, scaled)
+        ways = {int(Mode.PART_ADD): partial(_add_part, tile, scratch)}
+        if not tile.shape.halved:
+            ways[int(Mode.STREAM_PIECES)] = partial(_stream_pieces, tile, scratch)
+        choose(builder, mode, ways, lambda: _scatter(tile, scratch, mode))
+
+    whole = () if tile.shape.halved else WHOLE_VECTOR_MODES
+    ways = {int(one): partial(write_whole, one) for one in whole}
+    ways[int(Mode.PART)] = partial(_write_part, tile, scaled)
+    choose(builder, mode, ways, write_copied)
 
 
 def _scale(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> list[ir.Value]:
@@ -349,7 +332,7 @@ def last_masks(tile: TileEmitter) -> list[ir.Value]:
     rows = builder.sub(tile.field("rows"), INT64(shape.rows - shape.lanes))
     numbers = builder.mul(rows, INT64(tile.parts))
     counts = [builder.sub(numbers, INT64(part * shape.lanes)) for part in range(tile.parts)]
-    return [masking.mask_first_lanes(builder, tile.kind, count) for count in counts]
+    return [masking.mask_first_lanes(builder, shape.lanes, count) for count in counts]
 
 
 def _store_part(
@@ -365,9 +348,10 @@ def _store_part(
             vectors.store(builder, vector, where, 1)
 
 
-def _scatter(tile: TileEmitter, scratch: ir.Value, adding: ir.Value) -> None:
+def _scatter(tile: TileEmitter, scratch: ir.Value, mode: ir.Value) -> None:
     """Emit the copy of a scratch tile to C, an element at a time."""
     builder, shape = tile.builder, tile.shape
+    adding = builder.icmp_signed("==", mode, INT64(int(Mode.SCATTER_ADD)))
     c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
     rows = tile.field("rows")
     beta = [

@@ -102,9 +102,22 @@ class TileEmitter:
 
     def c_row_addresses(self) -> list[ir.Value]:
         """Return the address in C of the rows of each group, without the columns' offsets."""
-        c, rows_c, group = self.field("c"), self.field("rows_c"), WORD_BYTES * self.shape.lanes
-        numbers = range(self.shape.vectors)
-        return [self.builder.add(c, self.load_integer(rows_c, group * i)) for i in numbers]
+        c, rows_c = self.field("c"), self.field("rows_c")
+        return self.add_entries(c, rows_c, self.shape.vectors, self.shape.lanes)
+
+    def add_entries(
+        self, base: ir.Value, table: ir.Value, count: int, apart: int = 1
+    ) -> list[ir.Value]:
+        """Return the sums of an address and so many entries of a table, each so far apart."""
+        places = [WORD_BYTES * apart * at for at in range(count)]
+        return [self.builder.add(base, self.load_integer(table, place)) for place in places]
+
+    def chain(self, first: ir.Value, step: ir.Value, count: int) -> list[ir.Value]:
+        """Return so many addresses, a step apart."""
+        found = [first]
+        for _ in range(1, count):
+            found.append(self.builder.add(found[-1], step))
+        return found
 
     def sum_positions(self, column: int, count: int) -> list[int]:
         """Return where the parts of each of a column's groups begin in a list of so many sums."""

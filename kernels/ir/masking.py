@@ -1,4 +1,7 @@
-"""Masked loads and stores: lanes that are not there are neither read nor written."""
+"""Masked loads and stores: lanes that are not there are neither read nor written.
+
+Lanes lie side by side, or each has a pointer of its own.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +16,39 @@ from tilesolve.kernels.ir.vectors import INT64
 _INT32 = ir.IntType(32)
 
 
-def mask_first_lanes(builder: ir.IRBuilder, kind: ir.VectorType, count: ir.Value) -> ir.Value:
-    """Return the mask of so many first lanes of a vector; of none if the count is not positive.
+def mask_first_lanes(builder: ir.IRBuilder, lanes: int, count: ir.Value) -> ir.Value:
+    """Return the mask of so many first lanes of all; of none if the count is not positive.
 
     Examples
     --------
     >>> builder, count = vectors.example_function()
-    >>> print(mask_first_lanes(builder, vectors.vector_type("float32", 128), count).type)
+    >>> print(mask_first_lanes(builder, 4, count).type)
     <4 x i1>
     """
     element = INT64
-    if kind.count > tuning.MAX_WORD_LANES:
-        for symbol, bound in ((">", 0), ("<", kind.count)):
-            keeps = builder.icmp_signed(symbol, count, INT64(bound))
-            count = builder.select(keeps, count, INT64(bound))
-        element = ir.IntType(max(8, 1 << kind.count.bit_length().bit_length()))
+    if lanes > tuning.MAX_WORD_LANES:
+        for symbol, bound in ((">", 0), ("<", lanes)):
+            count = vectors.extreme(builder, symbol, count, INT64(bound))
+        element = ir.IntType(max(8, 1 << lanes.bit_length().bit_length()))
         count = builder.trunc(count, element)
-    kind = ir.VectorType(element, kind.count)
-    numbers = ir.Constant(kind, [element(lane) for lane in range(kind.count)])
+    kind = ir.VectorType(element, lanes)
+    numbers = ir.Constant(kind, [element(lane) for lane in range(lanes)])
     return builder.icmp_signed("<", numbers, vectors.broadcast(builder, count, kind))
+
+
+def mask_lanes_between(
+    builder: ir.IRBuilder, lanes: int, first: ir.Value, end: ir.Value
+) -> ir.Value:
+    """Return the mask of the lanes from one on, up to the one before another.
+
+    Examples
+    --------
+    >>> builder, count = vectors.example_function()
+    >>> print(mask_lanes_between(builder, 4, INT64(1), count).type)
+    <4 x i1>
+    """
+    before, mask = (mask_first_lanes(builder, lanes, lane) for lane in (first, end))
+    return builder.and_(mask, builder.not_(before))
 
 
 def load_masked(
@@ -45,12 +62,12 @@ def load_masked(
     --------
     >>> builder, count = vectors.example_function()
     >>> kind = vectors.vector_type("float64", 256)
-    >>> mask = mask_first_lanes(builder, kind, count)
+    >>> mask = mask_first_lanes(builder, 4, count)
     >>> load_masked(builder, vectors.to_pointer(builder, count), kind, mask).callee.name
     'llvm.masked.load.v4f64.p0'
     """
     arguments = (where, _INT32(1), mask, ir.Constant(kind, None))
-    return _masked(builder, "load", kind, kind, arguments)
+    return _call_masked(builder, "load", kind, arguments, kind, where)
 
 
 def store_masked(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value) -> None:
@@ -62,7 +79,7 @@ def store_masked(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: 
     --------
     >>> builder, count = vectors.example_function()
     >>> values = vectors.broadcast(builder, count, vectors.vector_type("int64", 256))
-    >>> mask = mask_first_lanes(builder, values.type, count)
+    >>> mask = mask_first_lanes(builder, 4, count)
     >>> store_masked(builder, values, vectors.to_pointer(builder, count), mask)
     >>> builder.block.instructions[-1].callee.name
     'llvm.masked.store.v4i64.p0'
@@ -70,7 +87,41 @@ def store_masked(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: 
     element = value.type.element
     if isinstance(element, ir.IntType) and element.width < INT64.width:
         mask = _hide(builder, mask)
-    _masked(builder, "store", value.type, ir.VoidType(), (value, where, _INT32(1), mask))
+    arguments = (value, where, _INT32(1), mask)
+    _call_masked(builder, "store", ir.VoidType(), arguments, value.type, where)
+
+
+def gather(
+    builder: ir.IRBuilder, places: ir.Value, kind: ir.VectorType, mask: ir.Value
+) -> ir.Value:
+    """Load lanes of a mask from a pointer each; the others are zero.
+
+    Examples
+    --------
+    >>> builder, count = vectors.example_function()
+    >>> places = ir.Constant(ir.VectorType(ir.PointerType(), 4), None)
+    >>> kind, mask = vectors.vector_type("float64", 256), mask_first_lanes(builder, 4, count)
+    >>> gather(builder, places, kind, mask).callee.name
+    'llvm.masked.gather.v4f64.v4p0'
+    """
+    arguments = (places, _INT32(1), mask, ir.Constant(kind, None))
+    return _call_masked(builder, "gather", kind, arguments, kind, places)
+
+
+def scatter(builder: ir.IRBuilder, value: ir.Value, places: ir.Value, mask: ir.Value) -> None:
+    """Store lanes of a mask to a pointer each, in their order.
+
+    Examples
+    --------
+    >>> builder, count = vectors.example_function()
+    >>> values = vectors.broadcast(builder, count, vectors.vector_type("int64", 256))
+    >>> places = builder.inttoptr(values, ir.VectorType(ir.PointerType(), 4))
+    >>> scatter(builder, values, places, mask_first_lanes(builder, 4, count))
+    >>> builder.block.instructions[-1].callee.name
+    'llvm.masked.scatter.v4i64.v4p0'
+    """
+    arguments = (value, places, _INT32(1), mask)
+    _call_masked(builder, "scatter", ir.VoidType(), arguments, value.type, places)
 
 
 def _hide(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
@@ -84,14 +135,14 @@ def _hide(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
     return builder.bitcast(builder.trunc(number, bits), mask.type)
 
 
-def _masked(
+def _call_masked(
     builder: ir.IRBuilder,
     what: str,
-    kind: ir.VectorType,
     returns: ir.Type,
     arguments: Sequence[ir.Value],
+    kind: ir.VectorType,
+    where: ir.Value,
 ) -> ir.Value:
     # An alignment among the arguments is what LLVM up to 21 wants; later ones take it, too.
-    return vectors.call_intrinsic(
-        builder, f"llvm.masked.{what}.{vectors.type_suffix(kind)}.p0", returns, arguments
-    )
+    suffix = f"{vectors.type_suffix(kind)}.{vectors.type_suffix(where.type)}"
+    return vectors.call_function(builder, f"llvm.masked.{what}.{suffix}", returns, arguments)

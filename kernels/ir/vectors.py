@@ -101,15 +101,15 @@ def type_suffix(kind: ir.Type) -> str:
     return {ir.FloatType(): "f32", ir.DoubleType(): "f64"}.get(kind) or str(kind)
 
 
-def call_intrinsic(
+def call_function(
     builder: ir.IRBuilder, name: str, returns: ir.Type, arguments: Sequence[ir.Value]
 ) -> ir.Value:
-    """Call a function of LLVM by its whole name.
+    """Call a function of LLVM, or of C, by its whole name.
 
     Examples
     --------
     >>> builder, count = example_function()
-    >>> print(call_intrinsic(builder, "llvm.smax.i64", INT64, [count, count]))
+    >>> print(call_function(builder, "llvm.smax.i64", INT64, [count, count]))
     %".4" = call i64 @"llvm.smax.i64"(i64 %".1", i64 %".1")
     """
     signature = ir.FunctionType(returns, [value.type for value in arguments])
@@ -127,7 +127,34 @@ def call_alike(builder: ir.IRBuilder, name: str, *arguments: ir.Value) -> ir.Val
     'llvm.smax.i64'
     """
     kind = arguments[0].type
-    return call_intrinsic(builder, f"llvm.{name}.{type_suffix(kind)}", kind, arguments)
+    return call_function(builder, f"llvm.{name}.{type_suffix(kind)}", kind, arguments)
+
+
+def extreme(builder: ir.IRBuilder, symbol: str, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Return the less of two signed integers by ``<``, the greater one by ``>``.
+
+    Examples
+    --------
+    >>> builder, count = example_function()
+    >>> print(extreme(builder, ">", count, INT64(0)))
+    %".5" = select  i1 %".4", i64 %".1", i64 0
+    """
+    return builder.select(builder.icmp_signed(symbol, x, y), x, y)
+
+
+def reduce(builder: ir.IRBuilder, name: str, vector: ir.Value) -> ir.Value:
+    """Return the lanes of a vector put together by a reduction of LLVM.
+
+    Examples
+    --------
+    >>> builder, count = example_function()
+    >>> vector = broadcast(builder, count, vector_type("int64", 256))
+    >>> reduce(builder, "smin", vector).callee.name
+    'llvm.vector.reduce.smin.v4i64'
+    """
+    kind = vector.type
+    name = f"llvm.vector.reduce.{name}.{type_suffix(kind)}"
+    return call_function(builder, name, kind.element, [vector])
 
 
 def like(kind: ir.Type, element: ir.Type) -> ir.Type:
@@ -204,23 +231,22 @@ def shuffle(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, order: Iterable[int
 def transpose_vectors(
     builder: ir.IRBuilder, rows: Sequence[ir.Value], parts: int = 1
 ) -> list[ir.Value]:
-    """Return the columns of as many vectors as each has elements, a power of two.
+    """Return the columns of at least as many vectors as each has elements, both powers of two.
 
     Halves, quarters, … of vectors are swapped, so every step is a shuffle of two vectors. An
-    element may have several parts, such as real and imaginary ones. In longer vectors, each piece
-    of as many elements as there are vectors is transposed by itself.
+    element may have several parts, such as real and imaginary ones.
 
     Examples
     --------
     >>> builder, address = example_function()
     >>> x = load(builder, to_pointer(builder, address), vector_type("float64", 256), 8)
-    >>> [len(transpose_vectors(builder, [x] * count)) for count in (4, 2)]
-    [4, 2]
-    >>> len(transpose_vectors(builder, [x, x], parts=2))
-    2
+    >>> [str(column.type) for column in transpose_vectors(builder, [x] * 4, parts=2)]
+    ['<8 x double>', '<8 x double>']
     """
-    found = list(rows)
-    count, elements = len(found), found[0].type.count // parts
+    count = rows[0].type.count // parts
+    # Each vector has pieces of every count-th row: transposing pieces brings rows in order.
+    found = [concatenate(builder, rows[at::count]) for at in range(count)]
+    elements = len(rows)
     distance = count // 2
     while distance:
         first = [i if not i & distance else elements + i - distance for i in range(elements)]
@@ -270,10 +296,8 @@ def prefetch(
     >>> print(builder.block.instructions[-1].callee.name)
     llvm.prefetch.p0
     """
-    name = "llvm.prefetch.p0"
-    kind = ir.FunctionType(ir.VoidType(), (ir.PointerType(), _INT32, _INT32, _INT32))
-    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    builder.call(function, (where, _INT32(int(write)), _INT32(3 if near else 2), _INT32(1)))
+    choice = (_INT32(int(write)), _INT32(3 if near else 2), _INT32(1))
+    call_function(builder, "llvm.prefetch.p0", ir.VoidType(), (where, *choice))
 
 
 def order_after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:

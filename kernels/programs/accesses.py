@@ -11,9 +11,8 @@ from llvmlite import ir
 from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels.ir import masking, vectors
-from tilesolve.kernels.ir.arithmetic import BYTE, memory_type
+from tilesolve.kernels.ir.arithmetic import BIT, BYTE, memory_type
 from tilesolve.kernels.ir.division import divide_down
-from tilesolve.kernels.ir.lanes_apart import gather, scatter
 from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 
@@ -51,6 +50,11 @@ class Target:
         """Bytes of an element."""
         return np.dtype(self.dtype).itemsize
 
+    def step(self, axis: int) -> ir.Value:
+        """Return the bytes between neighbours along an axis."""
+        stride = self.strides[axis]
+        return INT64(stride) if isinstance(stride, int) else stride
+
 
 def emit_pointer(
     builder: ir.IRBuilder, target: Target, places: Sequence[Place], active: ir.Value | None = None
@@ -59,10 +63,9 @@ def emit_pointer(
     places = _local_places(builder, target, places)
     moving: ir.Value | None = None
     fixed, known = 0, INT64(0)
-    for place, stride in zip(places, target.strides, strict=True):
+    for axis, (place, stride) in enumerate(zip(places, target.strides, strict=True)):
         if place.base is not None:
-            step = INT64(stride) if isinstance(stride, int) else stride
-            term = builder.mul(place.base, step)
+            term = builder.mul(place.base, target.step(axis))
             moving = term if moving is None else builder.add(moving, term)
         if isinstance(stride, int):
             fixed += place.offset * stride
@@ -132,26 +135,24 @@ def load_affine(
         found = load_number(builder, target, places, scope.active)
         return to_bits(builder, found, target.dtype)
     kind = ir.VectorType(memory_type(target.dtype), lanes.count)
-    factor = _factor_along(target, subscripts, lanes.letter)
-    ring = target.ring is not None and target.ring[0] == target.unit
-    found = None
-    if factor is not None and not ring:
-        found = _load_near(builder, target, places, factor, scope)
-    if found is None and not ring:
-        found = _load_repeated(builder, target, subscripts, scope)
+    along, found = _find_along(target, subscripts, lanes.letter), None
+    if along is not None and along.divisor == 1:
+        found = _load_near(builder, target, places, along.factor(lanes.letter), scope)
+    elif along is not None:
+        found = _load_repeated(builder, target, places, along, scope)
     if found is None:
         pointers = lane_pointers(builder, target, subscripts, scope)
-        found = gather(builder, pointers, kind, full_mask(scope))
+        found = masking.gather(builder, pointers, kind, full_mask(scope))
     return to_bits(builder, found, target.dtype)
 
 
-def _factor_along(target: Target, subscripts: Sequence[Affine], letter: str) -> int | None:
-    """Return how many elements lanes are apart where all lie along the unit axis."""
-    if target.unit is None or subscripts[target.unit].divisor > 1:
+def _find_along(target: Target, subscripts: Sequence[Affine], letter: str) -> Affine | None:
+    """Return the position along the unit axis where lanes differ in it alone, amid no ring."""
+    if target.unit is None or (target.ring is not None and target.ring[0] == target.unit):
         return None
     if any(one.factor(letter) for axis, one in enumerate(subscripts) if axis != target.unit):
         return None
-    return subscripts[target.unit].factor(letter) or None
+    return subscripts[target.unit]
 
 
 def _load_near(
@@ -228,36 +229,23 @@ def _choose_lanes(
 
 
 def _load_repeated(
-    builder: ir.IRBuilder, target: Target, subscripts: Sequence[Affine], scope: Scope
+    builder: ir.IRBuilder, target: Target, places: Sequence[Place], along: Affine, scope: Scope
 ) -> ir.Value | None:
     """Load lanes that share elements, as in `A[x//2]`; None if they are to be gathered."""
-    lanes = scope.lanes
+    lanes, divisor = scope.lanes, along.divisor
     assert lanes is not None
-    if target.unit is None:
-        return None
-    along = subscripts[target.unit]
-    alone = not any(
-        one.factor(lanes.letter) for axis, one in enumerate(subscripts) if axis != target.unit
-    )
-    divisor = along.divisor
-    if (
-        not alone
-        or along.factor(lanes.letter) != 1
-        or divisor > tuning.NEAR_VECTORS
-        or divisor == 1
-    ):
-        return None
-    if lanes.mask is not None:
+    assert target.unit is not None
+    if along.factor(lanes.letter) != 1 or divisor > tuning.NEAR_VECTORS or lanes.mask is not None:
         return None
     kind = ir.VectorType(memory_type(target.dtype), lanes.count)
     whole = emit_position(builder, Affine(along.terms, along.offset), scope).value(builder)
     quotient, rest = divide_down(builder, whole, divisor)
     last, _ = divide_down(builder, builder.add(whole, INT64(lanes.count - 1)), divisor)
-    places = [emit_position(builder, one, scope) for one in subscripts]
-    places[target.unit] = Place(quotient)
-    where = emit_pointer(builder, target, places)
+    first = list(places)
+    first[target.unit] = Place(quotient)
+    where = emit_pointer(builder, target, first)
     needed = builder.add(builder.sub(last, quotient), INT64(1))
-    mask = masking.mask_first_lanes(builder, kind, needed)
+    mask = masking.mask_first_lanes(builder, lanes.count, needed)
     loaded = masking.load_masked(builder, where, kind, mask)
     found = None
     for phase in range(divisor):
@@ -276,7 +264,7 @@ def full_mask(scope: Scope) -> ir.Value:
     assert scope.lanes is not None
     if scope.lanes.mask is not None:
         return scope.lanes.mask
-    return constant(ir.VectorType(ir.IntType(1), scope.lanes.count), 1)
+    return constant(ir.VectorType(BIT, scope.lanes.count), 1)
 
 
 def lane_positions(builder: ir.IRBuilder, position: Affine, scope: Scope) -> ir.Value:
@@ -298,7 +286,7 @@ def lane_pointers(
     assert scope.lanes is not None
     kind = ir.VectorType(INT64, scope.lanes.count)
     total = constant(kind, 0)
-    for axis, (one, stride) in enumerate(zip(subscripts, target.strides, strict=True)):
+    for axis, one in enumerate(subscripts):
         if isinstance(one, Affine):
             found = lane_positions(builder, one, scope)
         elif isinstance(one.type, ir.VectorType):
@@ -306,8 +294,8 @@ def lane_pointers(
         else:
             found = vectors.broadcast(builder, one, kind)
         found = _local_lanes(builder, target, axis, found)
-        step = INT64(stride) if isinstance(stride, int) else stride
-        total = builder.add(total, builder.mul(found, vectors.broadcast(builder, step, kind)))
+        step = vectors.broadcast(builder, target.step(axis), kind)
+        total = builder.add(total, builder.mul(found, step))
     return pointers_at(builder, target.base, total)
 
 
@@ -361,11 +349,10 @@ def store_affine(
         store_number(builder, target, places, value, scope.active)
         return
     value = to_bytes(builder, value, target.dtype)
-    factor = _factor_along(target, subscripts, lanes.letter)
-    ring = target.ring is not None and target.ring[0] == target.unit
-    if factor != 1 or ring:
+    along = _find_along(target, subscripts, lanes.letter)
+    if along is None or along.divisor > 1 or along.factor(lanes.letter) != 1:
         pointers = lane_pointers(builder, target, subscripts, scope)
-        scatter(builder, value, pointers, full_mask(scope))
+        masking.scatter(builder, value, pointers, full_mask(scope))
         return
     where = emit_pointer(builder, target, places)
     if lanes.mask is not None:

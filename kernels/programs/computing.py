@@ -9,6 +9,7 @@ from llvmlite import ir
 
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
+from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Number, Position, Term
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
@@ -22,9 +23,9 @@ from tilesolve.kernels.programs.accesses import (
     to_bits,
 )
 from tilesolve.kernels.programs.emitter import Emitter
-from tilesolve.kernels.programs.scope import Place, Scope, emit_position
+from tilesolve.kernels.programs.scope import Place, Scope, both, emit_places, emit_position
 from tilesolve.kernels.programs.skeleton import Skeleton
-from tilesolve.kernels.programs.term_values import TermEmitter
+from tilesolve.kernels.programs.term_emitter import TermEmitter
 from tilesolve.packing.sizes import LINE_BYTES
 
 
@@ -76,7 +77,7 @@ def emit_compute(emitter: Emitter, number: int, scope: Scope, *, non_temporal: b
         store_affine(
             emitter.builder,
             emitter.targets[stage.name],
-            _positions(stage.axes),
+            plain_axes(stage),
             stage_value(emitter, number, scope),
             scope,
             non_temporal=non_temporal,
@@ -107,7 +108,7 @@ def _accumulate(emitter: Emitter, number: int, value: ir.Value, scope: Scope) ->
     stage, builder = emitter.stage(number), emitter.builder
     reduction, dtype = stage.reduction, emitter.dtypes[stage.name]
     assert reduction is not None
-    target, axes = emitter.targets[stage.name], _positions(stage.axes)
+    target, axes = emitter.targets[stage.name], plain_axes(stage)
     if scope.lanes is not None and scope.lanes.letter in stage.summed:
         value = reduce_lanes(emitter, reduction.name, dtype, value, scope)
     before = load_affine(builder, target, axes, scope)
@@ -149,16 +150,12 @@ def _update(emitter: Emitter, point: TermEmitter, dtype: str) -> None:
     assert stage.update is not None
     target = emitter.targets[stage.name]
     value = point.value(stage.term, dtype)
-    places = [
-        emit_position(builder, one, scope) if isinstance(one, Affine) else Place(one)
-        for one in point.checked_places(stage.target)
-    ]
+    places = emit_places(builder, point.checked_places(stage.target), scope)
     before = to_bits(builder, load_number(builder, target, places, scope.active), dtype)
     found = EMITTERS[stage.update](builder, dtype, [before, value])
     active = scope.active
     for outside in point.outside:
-        inside = builder.not_(outside)
-        active = inside if active is None else builder.and_(active, inside)
+        active = both(builder, active, builder.not_(outside))
     store_number(builder, target, places, found, active)
 
 
@@ -169,7 +166,7 @@ def emit_start(emitter: Emitter, number: int, scope: Scope) -> None:
     target = emitter.targets[stage.name]
     first = start_value(emitter, number, scope)
     if stage.update is None:
-        store_affine(emitter.builder, target, _positions(stage.axes), first, scope)
+        store_affine(emitter.builder, target, plain_axes(stage), first, scope)
         return
     value = constant(number_type(dtype), _first(emitter, number))
     _fill(emitter, number, value, scope, ())
@@ -209,6 +206,6 @@ def _fill(
     vectors.repeat(builder, extent, trip)
 
 
-def _positions(axes: Any) -> list[Affine]:
+def plain_axes(stage: Stage) -> list[Affine]:
     """Return the positions of an element that is no update."""
-    return [one for one in axes if isinstance(one, Affine)]
+    return [one for one in stage.axes if isinstance(one, Affine)]

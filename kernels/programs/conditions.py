@@ -12,8 +12,7 @@ from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import BIT
 from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import lane_positions
-from tilesolve.kernels.programs.emitter import reduce_bits
-from tilesolve.kernels.programs.scope import Scope, emit_position
+from tilesolve.kernels.programs.scope import Scope, both, emit_position
 
 
 def holding(
@@ -24,7 +23,7 @@ def holding(
     for one in conditions:
         value = emit_position(builder, one.position, scope).value(builder)
         holds = builder.icmp_signed(">=", value, INT64(0))
-        found = holds if found is None else builder.and_(found, holds)
+        found = both(builder, found, holds)
     return found
 
 
@@ -48,8 +47,7 @@ def activate(builder: ir.IRBuilder, scope: Scope, holds: ir.Value | None) -> Sco
     """Return a scope in which points are computed only if something holds."""
     if holds is None:
         return scope
-    active = holds if scope.active is None else builder.and_(scope.active, holds)
-    scope = replace(scope, active=active)
+    scope = replace(scope, active=both(builder, scope.active, holds))
     if scope.lanes is None:
         return scope
     kind = ir.VectorType(BIT, scope.lanes.count)
@@ -59,14 +57,12 @@ def activate(builder: ir.IRBuilder, scope: Scope, holds: ir.Value | None) -> Sco
 def mask_lanes(builder: ir.IRBuilder, scope: Scope, mask: ir.Value) -> Scope:
     """Return a scope in which some lanes alone are computed."""
     assert scope.lanes is not None
-    before = scope.lanes.mask
-    both = mask if before is None else builder.and_(before, mask)
-    return replace(scope, lanes=replace(scope.lanes, mask=both))
+    mask = both(builder, scope.lanes.mask, mask)
+    return replace(scope, lanes=replace(scope.lanes, mask=mask))
 
 
 def activate_some(builder: ir.IRBuilder, scope: Scope) -> Scope:
     """Return a scope in which nothing is computed if no lane is."""
     assert scope.lanes is not None
-    some = reduce_bits(builder, scope.lanes.mask)
-    active = some if scope.active is None else builder.and_(scope.active, some)
-    return replace(scope, active=active)
+    some = vectors.reduce(builder, "or", scope.lanes.mask)
+    return replace(scope, active=both(builder, scope.active, some))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import Target, full_mask
 from tilesolve.kernels.programs.range_checks import RangeCheck, range_checks
-from tilesolve.kernels.programs.scope import Scope, emit_position
+from tilesolve.kernels.programs.scope import Scope, both, emit_position
 from tilesolve.kernels.programs.shared_lines import WaitingPart
 from tilesolve.kernels.programs.skeleton import Skeleton
 
@@ -93,6 +93,13 @@ class Emitter:
         finally:
             self.kept = before
 
+    def branch(self, condition: ir.Value, yes: Callable[[], None], no: Callable[[], None]) -> None:
+        """Write two ways; the condition is likely to hold."""
+        with self.builder.if_else(condition, likely=True) as ways:
+            for way, write in zip(ways, (yes, no), strict=True):
+                with way, self.inside():
+                    write()
+
     def check(
         self, check: RangeCheck, position: ir.Value, extent: Affine, scope: Scope
     ) -> tuple[ir.Value, ir.Value]:
@@ -111,31 +118,14 @@ class Emitter:
         worst = position
         if isinstance(kind, ir.VectorType):
             bad = builder.and_(bad, full_mask(scope))
-            any_bad = reduce_bits(builder, bad)
+            any_bad = vectors.reduce(builder, "or", bad)
             beyond = builder.select(bad, position, constant(kind, 2**63 - 1))
-            name = f"llvm.vector.reduce.smin.{vectors.type_suffix(kind)}"
-            worst = vectors.call_intrinsic(builder, name, INT64, [beyond])
+            worst = vectors.reduce(builder, "smin", beyond)
         else:
-            if scope.active is not None:
-                bad = builder.and_(bad, scope.active)
-            any_bad = bad
+            any_bad = bad = both(builder, bad, scope.active)
         number = INT64(range_checks(self.skeleton.stages).index(check) + 1)
         with builder.if_then(any_bad, likely=False):
             builder.store(number, self.failure, align=8)
             behind = builder.gep(self.failure, [INT64(1)], source_etype=INT64)
             builder.store(worst, behind, align=8)
         return builder.select(bad, constant(kind, 0), position), bad
-
-
-def reduce_bits(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-    """Return whether any lane of a mask is set.
-
-    Examples
-    --------
-    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), ()), "example")
-    >>> builder = ir.IRBuilder(function.append_basic_block())
-    >>> print(reduce_bits(builder, constant(ir.VectorType(ir.IntType(1), 4), 1)).type)
-    i1
-    """
-    name = f"llvm.vector.reduce.or.{vectors.type_suffix(mask.type)}"
-    return vectors.call_intrinsic(builder, name, ir.IntType(1), [mask])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from llvmlite import ir
 
@@ -23,14 +24,22 @@ from tilesolve.kernels.programs.bounds import (
     summed_names,
     without_needless_bounds,
 )
-from tilesolve.kernels.programs.computing import reduce_lanes, start_value
+from tilesolve.kernels.programs.computing import plain_axes, reduce_lanes, start_value
 from tilesolve.kernels.programs.conditions import activate, activate_some, mask_lanes
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.program import Compute, Guard, Hold, Loop, Node
-from tilesolve.kernels.programs.scope import Lanes, Place, Scope, Trip, emit_extreme, emit_position
-from tilesolve.kernels.programs.vector_loops import lanes_of, writes_past
-
-Emit = Callable[[Sequence[Node], Scope], None]
+from tilesolve.kernels.programs.scope import (
+    Lanes,
+    Place,
+    Scope,
+    Trip,
+    both,
+    emit_extreme,
+    emit_position,
+    enter_trip,
+    full_loop,
+)
+from tilesolve.kernels.programs.vector_loops import Emit, lanes_of, writes_past
 
 
 def emit_hold(emitter: Emitter, hold: Hold, scope: Scope, emit: Emit) -> None:
@@ -43,16 +52,14 @@ def emit_hold(emitter: Emitter, hold: Hold, scope: Scope, emit: Emit) -> None:
         raise SpecError("a Hold stands within another one")
     if emitter.stage(hold.stage).reduction is None:
         raise SpecError(f"a Hold keeps a reduction; {emitter.stage(hold.stage)} is none")
-    builder = emitter.builder
     whole = _whole(emitter, hold.body, scope, summed_names(emitter.stage(hold.stage), hold))
-    if whole is True:
-        _emit_held(emitter, hold, scope, emit, ragged=False)
-        return
-    with builder.if_else(whole, likely=True) as (yes, no):
-        with yes, emitter.inside():
-            _emit_held(emitter, hold, scope, emit, ragged=False)
-        with no, emitter.inside():
-            _emit_held(emitter, hold, scope, emit, ragged=True)
+    straight, ragged = (
+        partial(_emit_held, emitter, hold, scope, emit, ragged=way) for way in (False, True)
+    )
+    if whole is None:
+        straight()
+    else:
+        emitter.branch(whole, straight, ragged)
 
 
 def _emit_held(emitter: Emitter, hold: Hold, scope: Scope, emit: Emit, *, ragged: bool) -> None:
@@ -86,10 +93,6 @@ def _emit_held(emitter: Emitter, hold: Hold, scope: Scope, emit: Emit, *, ragged
         emitter.held, emitter.held_stage = {}, None
 
 
-def _axes(axes: Sequence[object]) -> list[Affine]:
-    return [one for one in axes if isinstance(one, Affine)]
-
-
 def _first(emitter: Emitter, hold: Hold, point: Scope, *, across: bool) -> ir.Value:
     """Return what an element begins with: lanes across it begin with what changes nothing."""
     stage = emitter.stage(hold.stage)
@@ -101,7 +104,7 @@ def _first(emitter: Emitter, hold: Hold, point: Scope, *, across: bool) -> ir.Va
         return constant(kind, identity(reduction.name, dtype))
     if hold.anew:
         return start_value(emitter, hold.stage, point)
-    found = load_affine(emitter.builder, emitter.targets[stage.name], _axes(stage.axes), point)
+    found = load_affine(emitter.builder, emitter.targets[stage.name], plain_axes(stage), point)
     if point.lanes is not None and not isinstance(found.type, ir.VectorType):
         raise SpecError(f"the vector loop over {point.lanes.letter} does not reach {stage.target}")
     return found
@@ -129,7 +132,7 @@ def _store_all(
 ) -> None:
     """Emit the stores of all elements: past the caches if that is wanted and they are aligned."""
     builder, stage = emitter.builder, emitter.stage(hold.stage)
-    target, axes = emitter.targets[stage.name], _axes(stage.axes)
+    target, axes = emitter.targets[stage.name], plain_axes(stage)
 
     def store(past: bool) -> None:
         for key, point in points.items():
@@ -148,46 +151,36 @@ def _store_all(
         where = builder.ptrtoint(emit_pointer(builder, target, places), INT64)
         rest = builder.and_(where, INT64(point.lanes.count * target.itemsize - 1))
         aligned = builder.and_(aligned, builder.icmp_signed("==", rest, INT64(0)))
-    with builder.if_else(aligned, likely=True) as (yes, no):
-        with yes, emitter.inside():
-            store(True)
-        with no, emitter.inside():
-            store(False)
+    emitter.branch(aligned, partial(store, True), partial(store, False))
 
 
 def _whole(
     emitter: Emitter, body: Sequence[Node], scope: Scope, inner: frozenset[str]
-) -> ir.Value | bool:
-    """Emit whether all loops over letters of the output have all trips that are written out."""
-    found: ir.Value | bool = True
+) -> ir.Value | None:
+    """Emit whether all loops over letters of the output have all trips that are written out.
+
+    None if they always have.
+    """
+    found: ir.Value | None = None
     builder = emitter.builder
     for node in body:
         if not isinstance(node, Loop | Guard):
             continue
-        mine: ir.Value | bool = True
+        mine: ir.Value | None = None
         scopes = [scope]
         if isinstance(node, Loop) and node.name not in inner:
             loop = without_needless_bounds(outer_bounds(node, inner), scope.ranges)
             trips = count_trips(loop, scope.ranges)
             low = emit_extreme(builder, loop.low, scope, ">")
             if not trips.exact:
-                high = emit_extreme(builder, loop.high, scope, "<")
-                last = builder.add(low.value(builder), INT64((trips.most - 1) * loop.step))
-                mine = builder.icmp_signed("<", last, high.value(builder))
+                mine = full_loop(builder, loop, scope, trips.most)
             # A tile's last trip may be short; so may any on which loops within depend.
             each = loop.step > 1 or _bounds(loop.name, node.body)
             numbers = range(trips.most) if each else (0,)
-            scopes = [
-                scope.at(
-                    loop.name,
-                    Place(low.base, low.offset + loop.step * number),
-                    range_of(loop, scope.ranges),
-                )
-                for number in numbers
-            ]
+            scopes = [enter_trip(loop, scope, low, Trip(number, trips.most)) for number in numbers]
         for one in scopes:
-            mine = _both(builder, mine, _whole(emitter, node.body, one, inner))
-        found = _both(builder, found, mine)
+            mine = both(builder, mine, _whole(emitter, node.body, one, inner))
+        found = both(builder, found, mine)
     return found
 
 
@@ -199,12 +192,6 @@ def _bounds(name: str, body: Sequence[Node]) -> bool:
         or _bounds(name, node.body)
         for node in inner
     )
-
-
-def _both(builder: ir.IRBuilder, one: ir.Value | bool, other: ir.Value | bool) -> ir.Value | bool:
-    if one is True:
-        return other
-    return one if other is True else builder.and_(one, other)
 
 
 def _points(
@@ -264,8 +251,7 @@ def _emit_summed(emitter: Emitter, loop: Loop, scope: Scope, emit: Emit) -> None
         found = vectors.emit_loop(builder, count, list(emitter.held.values()), trip)
         emitter.held = dict(zip(keys, found, strict=True))
 
-    length = builder.sub(high, low)
-    length = builder.select(builder.icmp_signed(">", length, INT64(0)), length, INT64(0))
+    length = vectors.extreme(builder, ">", builder.sub(high, low), INT64(0))
     count = builder.sdiv(length, INT64(lanes))
     run(count, low, ())
     done = builder.mul(count, INT64(lanes))
@@ -315,8 +301,7 @@ def _within_loop(emitter: Emitter, scope: Scope, low: Place, bounds: Sequence[Af
     high = emit_extreme(builder, bounds, scope, "<").value(builder)
     first, here = low.value(builder), place.value(builder)
     if lanes is not None and lanes.letter == name:
-        kind = ir.VectorType(BIT, lanes.count)
-        mask = masking.mask_first_lanes(builder, kind, builder.sub(high, here))
+        mask = masking.mask_first_lanes(builder, lanes.count, builder.sub(high, here))
         scope = mask_lanes(builder, scope, mask)
     elif place != low:
         moved = builder.select(builder.icmp_signed("<", here, high), here, first)
@@ -358,11 +343,10 @@ def _bounded_lanes(
     builder, lanes = emitter.builder, scope.lanes
     assert lanes is not None
     here = scope.places[lanes.letter].value(builder)
-    kind = ir.VectorType(BIT, lanes.count)
     for side, extreme in ((0, ">"), (1, "<")):
         if bounds[side]:
             end = emit_extreme(builder, bounds[side], scope, extreme).value(builder)
-            mask = masking.mask_first_lanes(builder, kind, builder.sub(end, here))
+            mask = masking.mask_first_lanes(builder, lanes.count, builder.sub(end, here))
             mask = mask if side else builder.not_(mask)
             scope = activate_some(builder, mask_lanes(builder, scope, mask))
     return _all_lanes(builder, scope)

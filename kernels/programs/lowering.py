@@ -39,7 +39,16 @@ from tilesolve.kernels.programs.program import (
     Start,
     list_nodes,
 )
-from tilesolve.kernels.programs.scope import Place, Scope, Trip, emit_extreme, emit_position
+from tilesolve.kernels.programs.scope import (
+    Place,
+    Scope,
+    Trip,
+    both,
+    emit_extreme,
+    emit_position,
+    enter_trip,
+    full_loop,
+)
 from tilesolve.kernels.programs.vector_loops import emit_vector_loop, lanes_of
 from tilesolve.packing.sizes import LINE_BYTES
 
@@ -121,10 +130,8 @@ class Lowering:
 
     def _trips(self, loop: Loop, scope: Scope, share: tuple[ir.Value, ir.Value] | None) -> None:
         """Emit a loop that runs trip by trip, or a thread's part of it."""
-        builder, low = (
-            self.emitter.builder,
-            emit_extreme(self.emitter.builder, loop.low, scope, ">"),
-        )
+        builder = self.emitter.builder
+        low = emit_extreme(builder, loop.low, scope, ">")
         high = emit_extreme(builder, loop.high, scope, "<")
         step = emit_position(builder, loop.pace, scope).value(builder)
         length = builder.sub(high.value(builder), low.value(builder))
@@ -133,8 +140,7 @@ class Lowering:
             count = builder.sdiv(builder.add(length, builder.sub(step, INT64(1))), step)
         begin: ir.Value = INT64(0)
         if share is not None:
-            none = builder.icmp_signed("<", count, INT64(0))
-            count = builder.select(none, INT64(0), count)
+            count = vectors.extreme(builder, ">", count, INT64(0))
             begin, end = (
                 builder.udiv(builder.mul(count, part), share[1])
                 for part in (share[0], builder.add(share[0], INT64(1)))
@@ -232,7 +238,7 @@ class Lowering:
             if trips.exact:
                 continue
             missing = full_loop(builder, loop, around, trips.most)
-            found = missing if found is None else builder.and_(found, missing)
+            found = both(builder, found, missing)
         if found is None:
             whole()
             return
@@ -308,14 +314,6 @@ def room_target(emitter: Emitter, room: Room, base: ir.Value, scope: Scope) -> T
     )
 
 
-def enter_trip(loop: Loop, scope: Scope, low: Place, trip: Trip) -> Scope:
-    """Return the scope in a trip that is written out."""
-    place = Place(low.base, low.offset + loop.step * trip.number)
-    found = scope.at(loop.name, place, range_of(loop, scope.ranges))
-    trips = {**scope.trips, loop.name: trip} if loop.step == 1 else scope.trips
-    return replace(found, trips=trips, tiles=tiles_within(loop, scope.tiles))
-
-
 def has_lanes(loop: Loop) -> bool:
     """Return whether a loop is one over tiles that vectors lie along."""
     inner = (node for node in list_nodes(loop.body) if isinstance(node, Loop))
@@ -352,14 +350,6 @@ def _in_pieces(loop: Loop, step: int) -> Loop:
     begin = Affine.letter(name)
     inner = replace(loop, low=(begin,), high=(begin + step, *loop.high))
     return Loop(name, loop.low, loop.high, (inner,), step)
-
-
-def full_loop(builder: ir.IRBuilder, loop: Loop, scope: Scope, trips: int) -> ir.Value:
-    """Emit whether a loop has so many trips."""
-    low = emit_extreme(builder, loop.low, scope, ">").value(builder)
-    high = emit_extreme(builder, loop.high, scope, "<").value(builder)
-    last = INT64((trips - 1) * loop.step)
-    return builder.icmp_signed("<", builder.add(low, last), high)
 
 
 def _block_of(loop: Loop, scope: Scope) -> tuple[list[Loop], Loop | None]:

@@ -10,7 +10,8 @@ from llvmlite import ir
 
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels.ir.division import divide_down
-from tilesolve.kernels.ir.vectors import INT64
+from tilesolve.kernels.ir.vectors import INT64, extreme
+from tilesolve.kernels.programs.bounds import range_of, tiles_within
 from tilesolve.kernels.programs.program import Loop
 
 
@@ -118,6 +119,13 @@ class Scope:
         return self.active, None if self.lanes is None else self.lanes.mask
 
 
+def both(builder: ir.IRBuilder, one: ir.Value | None, other: ir.Value | None) -> ir.Value | None:
+    """Emit whether two conditions hold, each None if it always does."""
+    if one is None or other is None:
+        return other if one is None else one
+    return builder.and_(one, other)
+
+
 def emit_position(builder: ir.IRBuilder, position: Affine, scope: Scope) -> Place:
     """Emit a position, at the first lane of a vector."""
     base: ir.Value | None = None
@@ -136,12 +144,37 @@ def emit_position(builder: ir.IRBuilder, position: Affine, scope: Scope) -> Plac
     return Place(divide_down(builder, Place(base, offset).value(builder), position.divisor)[0])
 
 
+def emit_places(
+    builder: ir.IRBuilder, positions: Iterable[Affine | ir.Value], scope: Scope
+) -> list[Place]:
+    """Emit positions, of which some may be known as values."""
+    return [
+        emit_position(builder, one, scope) if isinstance(one, Affine) else Place(one)
+        for one in positions
+    ]
+
+
 def emit_extreme(
     builder: ir.IRBuilder, positions: Iterable[Affine], scope: Scope, symbol: str
 ) -> Place:
     """Emit the least or the greatest of some positions."""
     found, *others = (emit_position(builder, one, scope) for one in positions)
     for other in others:
-        x, y = found.value(builder), other.value(builder)
-        found = Place(builder.select(builder.icmp_signed(symbol, x, y), x, y))
+        found = Place(extreme(builder, symbol, found.value(builder), other.value(builder)))
     return found
+
+
+def enter_trip(loop: Loop, scope: Scope, low: Place, trip: Trip) -> Scope:
+    """Return the scope in a trip that is written out."""
+    place = Place(low.base, low.offset + loop.step * trip.number)
+    found = scope.at(loop.name, place, range_of(loop, scope.ranges))
+    trips = {**scope.trips, loop.name: trip} if loop.step == 1 else scope.trips
+    return replace(found, trips=trips, tiles=tiles_within(loop, scope.tiles))
+
+
+def full_loop(builder: ir.IRBuilder, loop: Loop, scope: Scope, trips: int) -> ir.Value:
+    """Emit whether a loop has so many trips."""
+    low = emit_extreme(builder, loop.low, scope, ">").value(builder)
+    high = emit_extreme(builder, loop.high, scope, "<").value(builder)
+    last = INT64((trips - 1) * loop.step)
+    return builder.icmp_signed("<", builder.add(low, last), high)

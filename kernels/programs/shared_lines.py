@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from tilesolve.constants import tuning
 from tilesolve.kernels.ir import masking, vectors
-from tilesolve.kernels.ir.arithmetic import BIT, memory_type
+from tilesolve.kernels.ir.arithmetic import memory_type
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.accesses import Target
 
@@ -69,7 +69,7 @@ class WaitingPart:
         joins = builder.icmp_signed("==", end, here)
         with builder.if_then(builder.not_(joins), likely=False):
             self.write(builder)
-        mask = masking.mask_first_lanes(builder, ir.VectorType(BIT, self.kind.count), first)
+        mask = masking.mask_first_lanes(builder, self.kind.count, first)
         mask = builder.and_(mask, vectors.broadcast(builder, joins, mask.type))
         both = builder.select(mask, builder.load(self.values, typ=self.kind), value)
         begin = builder.select(joins, builder.load(self.begin, typ=INT64), here)
@@ -115,11 +115,7 @@ class WaitingPart:
         line = builder.and_(begin, INT64(-self.kind.count * self.itemsize))
         first, last = (builder.udiv(builder.sub(one, line), size) for one in (begin, end))
         if self.itemsize < tuning.MIN_NON_TEMPORAL_BYTES:
-            before, mask = (
-                masking.mask_first_lanes(builder, ir.VectorType(BIT, self.kind.count), lane)
-                for lane in (first, last)
-            )
-            mask = builder.and_(mask, builder.not_(before))
+            mask = masking.mask_lanes_between(builder, self.kind.count, first, last)
             masking.store_masked(builder, values, vectors.to_pointer(builder, line), mask)
         else:
             self._write_elements(builder, values, line, (first, last))

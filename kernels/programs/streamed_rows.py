@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 from llvmlite import ir
@@ -135,7 +136,7 @@ class StreamedRows:
         for one in others:
             bound = emit_position(builder, one, scope).value(builder)
             value = high.value(builder)
-            high = Place(builder.select(builder.icmp_signed("<", value, bound), value, bound))
+            high = Place(vectors.extreme(builder, "<", value, bound))
         return low, high
 
     def emit(self, low: Place, extent: ir.Value, part: Part, run: Run) -> None:
@@ -149,11 +150,8 @@ class StreamedRows:
             self._emit_block(low, extent, part, run)
             return
         streams = builder.and_(self.whole, self._runs_long(low, extent))
-        with builder.if_else(streams, likely=True) as (yes, no):
-            with yes, self.emitter.inside():
-                self._emit_row(low, extent, part, run)
-            with no, self.emitter.inside():
-                emit_through_caches(builder, self.lanes, (low, extent), part, run)
+        near = partial(emit_through_caches, builder, self.lanes, (low, extent), part, run)
+        self.emitter.branch(streams, partial(self._emit_row, low, extent, part, run), near)
 
     def _emit_row(self, low: Place, extent: ir.Value, part: Part, run: Run) -> None:
         """Emit a row past the caches, of whose first and last line parts belong to other rows."""
@@ -161,7 +159,6 @@ class StreamedRows:
         head, done = self._emit_lines(low, extent, extent, run)
         # The first line begins before the row, with lanes that are those of the row before.
         before = builder.sub(INT64(self.lanes), self.count_to_line(low))
-        bits = ir.VectorType(BIT, self.lanes)
 
         def end(trip: ir.Value) -> None:
             first = builder.icmp_signed("==", trip, INT64(0))
@@ -173,10 +170,7 @@ class StreamedRows:
                 return self._store_end(stage, scope, (skipped, behind))
 
             with builder.if_then(builder.icmp_signed(">", behind, skipped)):
-                missing, mask = (
-                    masking.mask_first_lanes(builder, bits, lane) for lane in (skipped, behind)
-                )
-                mask = builder.and_(mask, builder.not_(missing))
+                mask = masking.mask_lanes_between(builder, self.lanes, skipped, behind)
                 part(Place(builder.add(low.value(builder), begin)), mask, store)
 
         vectors.repeat(builder, INT64(2), end)
@@ -212,7 +206,7 @@ class StreamedRows:
         """Emit whole lines of a row, and return between which distances they lie."""
         builder = self.emitter.builder
         apart = self.count_to_line(low)
-        head = builder.select(builder.icmp_signed("<", apart, extent), apart, extent)
+        head = vectors.extreme(builder, "<", apart, extent)
         return head, run(head, end, self.stage)
 
     def _runs_long(self, low: Place, extent: ir.Value) -> ir.Value:
@@ -246,9 +240,7 @@ class StreamedRows:
             letter = position.plain if isinstance(position, Affine) else None
             if letter is None:
                 break
-            stride = target.strides[axis]
-            step = INT64(stride) if isinstance(stride, int) else stride
-            joins = builder.and_(joins, builder.icmp_signed("==", step, run))
+            joins = builder.and_(joins, builder.icmp_signed("==", target.step(axis), run))
             extent = emit_position(builder, self.emitter.skeleton.extent(letter), self.scope)
             whole = builder.mul(run, extent.value(builder))
             run = builder.select(joins, whole, run)
@@ -270,17 +262,16 @@ def emit_first_lanes(
     """Emit the first lanes of a vector: where a row begins, how far from there, and how many."""
     low, begin, count = where
     with builder.if_then(builder.icmp_signed(">", count, INT64(0))):
-        mask = masking.mask_first_lanes(builder, ir.VectorType(BIT, lanes), count)
+        mask = masking.mask_first_lanes(builder, lanes, count)
         part(Place(builder.add(low.value(builder), begin)), mask, None)
 
 
 def rows_aligned(builder: ir.IRBuilder, target: Target, size: int) -> ir.Value:
     """Emit whether all rows of an array lie a multiple of so many bytes apart."""
     found: ir.Value = BIT(1)
-    for axis, stride in enumerate(target.strides):
+    for axis in range(len(target.strides)):
         if axis == target.unit:
             continue
-        step = INT64(stride) if isinstance(stride, int) else stride
-        rest = builder.and_(step, INT64(size - 1))
+        rest = builder.and_(target.step(axis), INT64(size - 1))
         found = builder.and_(found, builder.icmp_signed("==", rest, INT64(0)))
     return found

@@ -125,7 +125,4 @@ def _load_block(
         if active is None:
             ahead = ir.IntType(64)(tuning.TURNED_PREFETCH_BYTES)
             vectors.prefetch(builder, builder.gep(where, [ahead], source_etype=BYTE), near=False)
-    pieces = [
-        vectors.transpose_vectors(builder, rows[at : at + side]) for at in range(0, len(rows), side)
-    ]
-    return [vectors.concatenate(builder, column) for column in zip(*pieces, strict=True)]
+    return vectors.transpose_vectors(builder, rows)

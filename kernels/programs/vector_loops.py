@@ -82,7 +82,7 @@ def emit_vector_loop(
     def run(begin: ir.Value, end: ir.Value, past: int | None) -> ir.Value:
         """Emit the whole vectors between two distances, and return where they end."""
         trips = builder.sdiv(builder.sub(end, begin), INT64(lanes))
-        trips = builder.select(builder.icmp_signed(">", trips, INT64(0)), trips, INT64(0))
+        trips = vectors.extreme(builder, ">", trips, INT64(0))
         first = builder.add(low.value(builder), begin)
 
         def store(stage: int, scope: Scope) -> bool:

@@ -14,15 +14,16 @@ from typing import Any
 from llvmlite import ir
 
 from tilesolve.kernels.codegen import object_code
-from tilesolve.kernels.codegen.intrinsics import intrinsic
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import TargetCpu
 from tilesolve.kernels.codegen.python_entry import Definition, emit_entry
 from tilesolve.kernels.codegen.python_source import Source
-from tilesolve.kernels.codegen.scalars import BIT, INT, PAIR, POINTER, REAL, VOID
+from tilesolve.kernels.codegen.scalars import INT, PAIR, POINTER, REAL, VOID
 from tilesolve.kernels.codegen.translation import translate
 from tilesolve.kernels.garbage import pause_collection
 from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.arithmetic import BIT
+from tilesolve.kernels.ir.intrinsics import intrinsic
 from tilesolve.kernels.objects import load_object, object_path
 from tilesolve.system.locks import make_lock
 
@@ -192,7 +193,6 @@ def load_functions(module: str) -> LoadedCode:
 def build_functions(module: str) -> bytes:
     """Return an object file of a module's functions."""
     unit = ir.Module(name=module)
-    unit.triple = object_code.target(TargetCpu.here()).triple
     with pause_collection():
         for function in translate(unit, _functions[module]):
             emit_entry(function)

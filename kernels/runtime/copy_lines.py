@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.codegen.transpose_blocks import (
+from tilesolve.kernels.ir.copies import (
     copy_line,
     copy_part,
     prefetch_source,

@@ -5,8 +5,7 @@ A record has `window_fields`; `tilesolve.packing.windows` writes it.
 
 from __future__ import annotations
 
-from tilesolve.kernels.codegen.copy_elements import SINGLE_BYTES, copy_apart
-from tilesolve.kernels.codegen.transpose_blocks import copy_line, copy_part
+from tilesolve.kernels.ir.copies import SINGLE_BYTES, copy_apart, copy_line, copy_part
 from tilesolve.kernels.runtime.compiled import (
     INT,
     as_pointer,

@@ -12,8 +12,8 @@ from functools import cache
 
 import numpy as np
 
-from tilesolve.kernels.codegen.intrinsics import external
 from tilesolve.kernels.codegen.python_entry import Definition
+from tilesolve.kernels.ir.intrinsics import external
 from tilesolve.kernels.runtime import guard_fields as fields
 from tilesolve.kernels.runtime.array_guard import match_arrays
 from tilesolve.kernels.runtime.compiled import (
@@ -35,11 +35,11 @@ from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import WORD_BYTES
 
 # Functions of Python's C interface, which the process itself exports.
-_count_reference = external("Py_IncRef", INT, returns=VOID)
-_to_float = external("PyFloat_AsDouble", INT, returns=REAL)
-_to_integer = external("PyLong_AsLongLongAndOverflow", INT, INT, returns=INT)
-_release_lock = external("PyEval_SaveThread", returns=INT)
-_take_lock = external("PyEval_RestoreThread", INT, returns=VOID)
+_count_reference = external("Py_IncRef", VOID)
+_to_float = external("PyFloat_AsDouble", REAL)
+_to_integer = external("PyLong_AsLongLongAndOverflow", INT)
+_release_lock = external("PyEval_SaveThread", INT)
+_take_lock = external("PyEval_RestoreThread", VOID)
 
 _TYPE_OFFSET = OBJECT_HEADER_BYTES - np.dtype(np.intp).itemsize
 """Bytes from the beginning of an object to the address of its type, the last of what all have."""

@@ -16,13 +16,8 @@ docs/decisions/053. `w` is a walk (`walk_fields`).
 from __future__ import annotations
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.codegen.transpose_blocks import (
-    copy_line,
-    copy_part,
-    prefetch_target,
-    transpose_listed,
-    transpose_tile,
-)
+from tilesolve.kernels.ir.copies import copy_line, copy_part, prefetch_target
+from tilesolve.kernels.ir.transpose_blocks import transpose_listed, transpose_tile
 from tilesolve.kernels.runtime import walk_fields as fields
 from tilesolve.kernels.runtime.compiled import (
     INT,

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.shape import Mode
-from tilesolve.kernels.codegen.transpose_blocks import TURNED_KINDS, turn_blocks
+from tilesolve.kernels.ir.transpose_blocks import TURNED_KINDS, turn_blocks
 from tilesolve.kernels.runtime import frames, state
 from tilesolve.kernels.runtime.compiled import INT, POINTER, address, as_pointer, compiled
 from tilesolve.kernels.runtime.staging_buffer import COLUMN_OFFSETS, ROW_OFFSETS, count_steady

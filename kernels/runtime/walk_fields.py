@@ -36,7 +36,7 @@ ELEMENT_BYTES = 0
 
 BLOCKS = 1
 """For three sides of blocks, the longest first: the side, and its number in
-`transpose_blocks.KINDS`; sides of 0 where elements are copied one by one."""
+`transpose_blocks.BLOCK_KINDS`; sides of 0 where elements are copied one by one."""
 
 NON_TEMPORAL = 7
 """Whether whole lines are written by non-temporal stores."""
@@ -73,7 +73,7 @@ buffer then."""
 LISTED = 18
 """Whether all columns of a run are transposed together: those of all fills lie next to each other
 in the buffer, and their distances in the source are listed. Kinds of blocks are then numbers of
-`transpose_blocks.LISTED`."""
+`transpose_blocks.LISTED_KINDS`."""
 
 JOINED = 19
 """Whether rows of a group follow each other in the target: they are one run."""

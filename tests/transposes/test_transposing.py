@@ -20,7 +20,7 @@ from tilesolve.contractions.errors import (
     SettingError,
     SizeError,
 )
-from tilesolve.kernels.codegen import transpose_blocks
+from tilesolve.kernels.ir import transpose_blocks
 from tilesolve.kernels.runtime import walk_fields
 from tilesolve.machine.costs import Costs
 from tilesolve.machine.model import Machine

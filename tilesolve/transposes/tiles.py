@@ -18,7 +18,7 @@ from tilesolve.constants.tuning import (
     TRANSPOSE_FLUSH_BYTES,
     TRANSPOSE_PREFETCH_BYTES,
 )
-from tilesolve.kernels.codegen.transpose_blocks import BLOCK_SIDES
+from tilesolve.kernels.ir.transpose_blocks import BLOCK_SIDES
 from tilesolve.model.pages import has_aliased_lines
 from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.transposes.limits import Limits

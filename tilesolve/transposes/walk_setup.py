@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from tilesolve.constants import policy
-from tilesolve.kernels.codegen.transpose_blocks import BLOCK_KINDS, BLOCK_SIDES, LISTED_KINDS
+from tilesolve.kernels.ir.transpose_blocks import BLOCK_KINDS, BLOCK_SIDES, LISTED_KINDS
 from tilesolve.kernels.runtime import transpose_walk
 from tilesolve.kernels.runtime import walk_fields as fields
 from tilesolve.kernels.runtime.compiled import address

@@ -12,7 +12,7 @@ from tilesolve.contractions.statements.operations import identity
 from tilesolve.contractions.statements.terms import Param, Position, Read, Reduce, Term
 from tilesolve.kernels.ir import arithmetic, vectors
 from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
-from tilesolve.kernels.ir.lanes_apart import gather
+from tilesolve.kernels.ir.masking import gather
 from tilesolve.kernels.ir.term_values import TermValues
 from tilesolve.kernels.ir.vectors import constant
 from tilesolve.kernels.programs.accesses import (
@@ -26,7 +26,7 @@ from tilesolve.kernels.programs.accesses import (
 from tilesolve.kernels.programs.conditions import within
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.range_checks import RangeCheck
-from tilesolve.kernels.programs.scope import Place, Scope, emit_position
+from tilesolve.kernels.programs.scope import Place, Scope, emit_places, emit_position
 from tilesolve.kernels.programs.turned_blocks import load_turned
 
 
@@ -91,10 +91,7 @@ class TermEmitter(TermValues):
         target = self.emitter.targets[read.array]
         places = self.checked_places(read)
         if scope.lanes is None or not any(self._differs(place) for place in places):
-            where = [
-                emit_position(builder, one, scope) if isinstance(one, Affine) else Place(one)
-                for one in places
-            ]
+            where = emit_places(builder, places, scope)
             return to_bits(builder, load_number(builder, target, where, scope.active), target.dtype)
         pointers = lane_pointers(builder, target, places, scope)
         kind = ir.VectorType(arithmetic.memory_type(target.dtype), scope.lanes.count)

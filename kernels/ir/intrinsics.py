@@ -8,6 +8,8 @@ from typing import Any
 
 from llvmlite import ir
 
+from tilesolve.kernels.ir.vectors import call_function
+
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
@@ -38,23 +40,12 @@ def intrinsic(emit: Callable[..., Any]) -> Any:
     return Intrinsic(emit)
 
 
-def external(name: str, *parameters: ir.Type, returns: ir.Type) -> Any:
+def external(name: str, returns: ir.Type) -> Any:
     """Return an intrinsic that calls a function of C that the process has.
 
     Examples
     --------
-    >>> external("Py_IncRef", ir.IntType(64), returns=ir.VoidType()) is not None
+    >>> external("Py_IncRef", ir.VoidType()) is not None
     True
     """
-
-    def emit(builder: ir.IRBuilder, *arguments: ir.Value) -> ir.Value:
-        return builder.call(declare(builder.module, name, returns, *parameters), arguments)
-
-    return Intrinsic(emit)
-
-
-def declare(module: ir.Module, name: str, returns: ir.Type, *parameters: ir.Type) -> ir.Function:
-    """Return a function of C as a module sees it."""
-    if name not in module.globals:
-        return ir.Function(module, ir.FunctionType(returns, parameters), name)
-    return module.globals[name]
+    return Intrinsic(lambda builder, *arguments: call_function(builder, name, returns, arguments))
