@@ -119,9 +119,24 @@ def find_skeleton(program: Program) -> tuple[Skeleton, tuple[int, ...]]:
     True
     """
     try:
+        if _has_blocks(program.nodes):
+            return _Sizes(program, sys.maxsize).find()
         return _Sizes(program, tuning.MAX_SIZE_IN_CODE).find()
     except _WrittenOutError:
         return _Sizes(program, sys.maxsize).find()
+
+
+def _has_blocks(body: Sequence[Node]) -> bool:
+    """Return whether rows are written out around a vector loop: such code is faster for one size.
+
+    Its rows are read and written at many strides, which are numbers in its addresses then.
+    """
+    loops = [node for node in body if isinstance(node, Loop)]
+    return any(
+        (loop.kind == "unrolled" and any(isinstance(one, Loop) for one in loop.body))
+        or _has_blocks(loop.body)
+        for loop in loops
+    )
 
 
 class _WrittenOutError(Exception):
