@@ -29,7 +29,7 @@ class IndexClass:
 
     Examples
     --------
-    >>> classes(Spec.parse("abcd-aebf-dfce"))[0]
+    >>> find_classes(Spec.parse("abcd-aebf-dfce"))[0]
     IndexClass(name='M', letters=('a', 'b'), tensors=(0, 1))
     """
 
@@ -65,7 +65,7 @@ def graph(spec: Spec) -> nx.Graph[Node]:
     return found
 
 
-def classes(spec: Spec) -> tuple[IndexClass, ...]:
+def find_classes(spec: Spec) -> tuple[IndexClass, ...]:
     """Return the classes of a spec's indices: M, N, K and B first, then by appearance.
 
     Plain indices with equal neighbourhoods in `graph` are one class. An index in an affine
@@ -74,7 +74,7 @@ def classes(spec: Spec) -> tuple[IndexClass, ...]:
 
     Examples
     --------
-    >>> [(c.name, c.letters) for c in classes(Spec.parse("khw-c[h+r][w+s]-kcrs"))][:3]
+    >>> [(c.name, c.letters) for c in find_classes(Spec.parse("khw-c[h+r][w+s]-kcrs"))][:3]
     [('N', ('k',)), ('K', ('c',)), ('h', ('h',))]
     """
     edges = graph(spec)

@@ -39,12 +39,12 @@ class SuiteLayer:
         return max(layer.window) == max(layer.stride) == layer.groups == 1
 
 
-def layer_suites() -> tuple[str, ...]:
+def list_layer_suites() -> tuple[str, ...]:
     """Return the names of the suites of layers.
 
     Examples
     --------
-    >>> layer_suites()
+    >>> list_layer_suites()
     ('sconv', 'mobilenet', 'yolo9000', 'resnet18')
     """
     return _SHIPPED

@@ -290,9 +290,9 @@ sizes are given for a, b
     @property
     def classes(self) -> tuple[IndexClass, ...]:
         """The classes of the spec's indices."""
-        from tilesolve.contractions.classes import classes
+        from tilesolve.contractions.classes import find_classes
 
-        return classes(self.spec)
+        return find_classes(self.spec)
 
     def check_operands(self, *arrays: npt.ArrayLike) -> tuple[npt.NDArray[np.generic], ...]:
         """Return the operands as arrays; raise `SizeError` if a shape is not the problem's."""

@@ -29,12 +29,12 @@ _OF_FILE = {"format", "problems", "spec", "dtype"}
 _OF_PROBLEM = {"name", "spec", "sizes", "dtype"}
 
 
-def suites() -> tuple[str, ...]:
+def list_suites() -> tuple[str, ...]:
     """Return the names of the suites that come with the package.
 
     Examples
     --------
-    >>> ", ".join(suites())
+    >>> ", ".join(list_suites())
     'tccg, yolo9000, resnet18, gemm, gemm-small, resnet50, fastrcnn, maskrcnn'
     """
     return _SHIPPED
@@ -46,7 +46,7 @@ def suite(name: str | Path) -> dict[str, Problem]:
     Parameters
     ----------
     name
-        One of `suites`, or the path of a TOML file of one's own; text is taken for a path if
+        One of `list_suites`, or the path of a TOML file of one's own; text is taken for a path if
         it ends in ``.toml``.
 
     Examples

@@ -26,7 +26,7 @@ from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.what_if import scale_figures
 from tilesolve.model.fused import fuse
 from tilesolve.model.nest import Output
-from tilesolve.model.price import stores
+from tilesolve.model.price import list_levels
 from tilesolve.planning.geometric.relaxation import relax
 from tilesolve.planning.setting import Setting
 
@@ -45,7 +45,7 @@ def paper(output: Output) -> Callable[[Machine], Times]:
     def solved(machine: Machine) -> Times:
         kernel = Microkernel(rows=8, columns=8, call_cycles=0.0, pack_cycles=0.0)
         free = 100 * machine.peak(PROBLEM.dtype)
-        places = stores(machine)
+        places = list_levels(machine)
         copies = (None,) * len(PROBLEM.spec.operands)
         setting = Setting(fuse(PROBLEM), places, kernel, free, machine.frequency, copies, output)
         times = dict(relax(setting).best.times)

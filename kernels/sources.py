@@ -14,12 +14,12 @@ from tilesolve.constants import tuning
 from tilesolve.packing import buffers
 
 
-def sources() -> list[Path]:
+def list_sources() -> list[Path]:
     """Return all modules of kernels and packing, and the constants of these.
 
     Examples
     --------
-    >>> sorted({path.parent.name for path in sources()})
+    >>> sorted({path.parent.name for path in list_sources()})
     ['codegen', 'constants', 'ir', 'kernels', 'packing', 'probes', 'programs', 'runtime']
     """
     folders = (Path(__file__).parent, Path(buffers.__file__).parent)
@@ -32,7 +32,7 @@ def checksum(files: Iterable[Path]) -> int:
 
     Examples
     --------
-    >>> checksum(sources()) == LAYOUT
+    >>> checksum(list_sources()) == LAYOUT
     True
     """
     found = hashlib.sha256()
@@ -41,5 +41,5 @@ def checksum(files: Iterable[Path]) -> int:
     return int.from_bytes(found.digest()[:8], "little") >> 1
 
 
-LAYOUT = checksum(sources())
+LAYOUT = checksum(list_sources())
 """Checksum of the sources that compiled code must come from."""

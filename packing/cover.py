@@ -111,7 +111,7 @@ class CellSequence:
         return side // whole * len(self.sizes)
 
 
-def cover(extent: int, most: int, unit: int = 1) -> tuple[int, ...]:
+def cut_evenly(extent: int, most: int, unit: int = 1) -> tuple[int, ...]:
     """Return the cells of an extent: as few as cells of `most` would be, but near-equal ones.
 
     Cells are whole units, of two sizes that are one unit apart, the larger ones first; if the
@@ -121,9 +121,9 @@ def cover(extent: int, most: int, unit: int = 1) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> cover(9, 8), cover(31, 6), cover(0, 8)
+    >>> cut_evenly(9, 8), cut_evenly(31, 6), cut_evenly(0, 8)
     ((5, 4), (6, 5, 5, 5, 5, 5), ())
-    >>> cover(40, 24, 8), cover(72, 48, 16), cover(72, 48, 8)
+    >>> cut_evenly(40, 24, 8), cut_evenly(72, 48, 16), cut_evenly(72, 48, 8)
     ((24, 16), (48, 24), (40, 32))
     """
     if extent <= 0:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesolve.packing.cover import CellSequence, cover
+from tilesolve.packing.cover import CellSequence, cut_evenly
 
 Integers = NDArray[np.int64]
 
@@ -104,7 +104,7 @@ def register_cells(extent: int, most: int, lanes: int, parts: int = 1) -> tuple[
     >>> register_cells(72, 48, 16), register_cells(72, 48, 16, parts=2)
     ((48, 24), (40, 32))
     """
-    return cover(extent, most, lanes if extent % lanes == 0 else max(1, lanes // parts))
+    return cut_evenly(extent, most, lanes if extent % lanes == 0 else max(1, lanes // parts))
 
 
 def build_axis(

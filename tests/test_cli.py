@@ -11,7 +11,7 @@ from commands import invoke, run_python
 from patience import PATIENCE
 
 from tilesolve import __version__, suite
-from tilesolve.contractions.suites import suites
+from tilesolve.contractions.suites import list_suites
 from tilesolve.machine.model import Machine
 from tilesolve.machine.places import machine_file
 from tilesolve.system.files import write_atomically
@@ -72,11 +72,11 @@ def test_suites_are_listed():
     done = invoke("suites")
     assert done.exit_code == 0
     lines = [line.split() for line in done.stdout.splitlines()]
-    for name in suites():
+    for name in list_suites():
         assert [name, str(len(suite(name)))] in lines
 
 
-@pytest.mark.parametrize("name", suites())
+@pytest.mark.parametrize("name", list_suites())
 def test_suite(name):
     """A suite's table has each problem whole: name, spec, sizes, and its work."""
     done = invoke("suites", name)

@@ -4,14 +4,14 @@ from itertools import pairwise
 
 import pytest
 
-from tilesolve.packing.cover import combinations, cover
+from tilesolve.packing.cover import combinations, cut_evenly
 
 
 @pytest.mark.parametrize("most", [1, 2, 5, 6, 8, 15])
 def test_cells_are_as_few_as_possible_and_near_equal(most):
     """Cells sum up, the larger ones first, one apart at most, and none more than needed."""
     for extent in range(601):
-        cells = cover(extent, most)
+        cells = cut_evenly(extent, most)
         assert sum(cells) == extent
         assert len(cells) == -(-extent // most)
         assert not cells or most >= cells[0] >= cells[-1] >= cells[0] - 1
@@ -24,7 +24,7 @@ def test_cells_are_as_few_as_possible_and_near_equal(most):
 def test_cells_are_whole_units(most, unit):
     """All cells but the last one are whole vectors; what is missing is missing there."""
     for extent in range(1, 401):
-        cells = cover(extent, most, unit)
+        cells = cut_evenly(extent, most, unit)
         assert sum(cells) == extent
         assert len(cells) == -(-extent // most)
         assert all(cell % unit == 0 for cell in cells[:-1])

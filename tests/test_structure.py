@@ -191,7 +191,7 @@ NUMBERS = {
     "instruction sets, and the vectors that blocks of a transpose take": {
         "kernels.codegen.shape": "HALVED_REGISTERS",
         "kernels.ir.copies": "SINGLE_BYTES",
-        "kernels.ir.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TURNED_KINDS",
+        "kernels.ir.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TRANSPOSED_KINDS",
         "kernels.ir.masking": "_INT32",
         "kernels.ir.vectors": "INT64 _INT32 _SCALARS",
         "kernels.ir.arithmetic": "BIT BYTE",
@@ -312,14 +312,14 @@ NUMBERS = {
         "bench.run.sweep": "SPARE_BYTES",
         "bench.run.team": "MESSAGE_CHARACTERS EXIT_SECONDS POLL_SECONDS",
         "bench.run.turn": "PEAK_SHARE LEAST_PEAK_SECONDS",
-        "studies.ranking": "VARIANTS VARIANT_SECONDS FIRST_FEW",
+        "studies.rankings": "VARIANTS VARIANT_SECONDS FIRST_FEW",
         "studies.misses": "TABLE_2 SIMULATED_ELEMENTS",
         "bench.run.timed_plans": "HOPELESS_RATIO",
-        "studies.tiles": "RUNNER_UP_PLANS RANDOM_PLANS NEARBY_FACTOR MOST_DRAWS CHECK_SECONDS "
+        "studies.plan_tiles": "RUNNER_UP_PLANS RANDOM_PLANS NEARBY_FACTOR MOST_DRAWS CHECK_SECONDS "
         "SEED METHOD",
-        "studies.trials": "FAR_EXCESS",
-        "studies.tiled": "SHARES",
-        "studies.tilings": "RANDOM_TILINGS DIVISOR TILING_SECONDS",
+        "studies.plan_tile_results": "FAR_EXCESS",
+        "studies.nest_tile_results": "SHARES",
+        "studies.nest_tiles": "RANDOM_TILINGS DIVISOR TILING_SECONDS",
         "nests.draws": "DRAWS_PER_TILING",
         "studies.tries": "TRIES TRIES_SECONDS ANSWERS METHOD",
     },

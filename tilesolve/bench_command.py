@@ -124,7 +124,7 @@ def bench(
     """
     _check_study(context, study)
     if study is Study.MISSES:
-        from tilesolve.studies.printed import study_misses
+        from tilesolve.studies.registry import study_misses
 
         study_misses(suite, machine)
         return
@@ -151,7 +151,7 @@ def bench(
         _refuse(context, _OF_NESTS, "nests")
     if study is not None:
         from tilesolve.studies.method import carry_out
-        from tilesolve.studies.printed import METHODS
+        from tilesolve.studies.registry import METHODS
 
         right = carry_out(METHODS[study], job, plans)
     else:

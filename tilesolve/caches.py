@@ -34,7 +34,7 @@ _COMPILED = tuple(
         "boxes",
         "fast_call",
         "epilogues",
-        "turned_output",
+        "transposed_output",
         "transpose_walk",
     )
 )

@@ -150,7 +150,7 @@ def calibrate(
     from tilesolve.calibration.calibrate import keep_others
     from tilesolve.machine.file import save_machine
     from tilesolve.machine.places import check_place, machine_file
-    from tilesolve.show.calibration_tables import calibration_tables
+    from tilesolve.show.calibration_tables import list_calibration_tables
     from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.show.pictures import check_picture
     from tilesolve.system.files import hold_lock
@@ -174,7 +174,7 @@ def calibrate(
     if as_json:
         typer.echo(json.dumps({"file": str(target)} | found.to_dict(), indent=2))
         return
-    console().print(*calibration_tables(found), *found.notes, sep="\n")
+    console().print(*list_calibration_tables(found), *found.notes, sep="\n")
     saved = [f"saved in {target}", *([f"picture in {plot}"] if plot else [])]
     console().print(*saved, f"took {found.elapsed:.0f} s", sep="\n")
 
@@ -253,12 +253,12 @@ def _machine(
         typer.echo(found.to_toml(), nl=False)
         return
     from tilesolve.show.console_tables import console
-    from tilesolve.show.machine_tables import machine_dict, machine_tables
+    from tilesolve.show.machine_tables import list_machine_tables, machine_dict
 
     if as_json:
         typer.echo(json.dumps(machine_dict(found), indent=2))
         return
-    console().print(*machine_tables(found))
+    console().print(*list_machine_tables(found))
 
 
 @app.command("suites")
@@ -270,9 +270,9 @@ def _suites(
 ) -> None:
     """List the suites of problems and of layers, or what is in one."""
     from tilesolve.bench.layers import has_layers, list_layers
-    from tilesolve.contractions.layer_suites import layer_suites
+    from tilesolve.contractions.layer_suites import list_layer_suites
+    from tilesolve.contractions.suites import list_suites as names
     from tilesolve.contractions.suites import suite
-    from tilesolve.contractions.suites import suites as names
     from tilesolve.show.console_tables import console, layer_table, suite_table
     from tilesolve.system.tables import Table
 
@@ -284,7 +284,7 @@ def _suites(
         return
     rows = [(found, str(len(suite(found)))) for found in names()]
     console().print(Table("", {"suite": "left", "problems": "right"}, rows))
-    counts = [(found, list_layers(found)) for found in layer_suites()]
+    counts = [(found, list_layers(found)) for found in list_layer_suites()]
     columns = {"suite of layers": "left", "layers": "right", "different": "right"}
     sums = [
         (found, sum(row.times for row in layers), len({row.convolution for row in layers}))

@@ -44,7 +44,7 @@ class NestCase:
         return bind_stages(stages, dict(self.sizes), self.dtype)
 
 
-def nest_suites() -> tuple[str, ...]:
+def list_nest_suites() -> tuple[str, ...]:
     """Return the names of the suites of nests."""
     return _SUITES
 

@@ -12,7 +12,7 @@ import numpy as np
 from llvmlite import ir
 
 from tilesolve.kernels.ir.division import divide_down
-from tilesolve.kernels.ir.vectors import call_alike, constant, like
+from tilesolve.kernels.ir.vectors import call_alike, constant, retype
 
 BIT = ir.IntType(1)
 BYTE = ir.IntType(8)
@@ -70,7 +70,7 @@ def cast(builder: ir.IRBuilder, value: ir.Value, source: str, target: str) -> ir
     """
     if source == target:
         return value
-    wanted = like(value.type, number_type(target))
+    wanted = retype(value.type, number_type(target))
     if target == "bool":
         return nonzero(builder, value, source)
     if source == "bool":
@@ -95,10 +95,10 @@ def _truncate(builder: ir.IRBuilder, value: ir.Value, target: str) -> ir.Value:
     """Return a floating-point number as an integer, through a wider one as compilers of C do."""
     width = 8 * np.dtype(target).itemsize
     if target == "uint64":
-        return builder.fptoui(value, like(value.type, ir.IntType(64)))
+        return builder.fptoui(value, retype(value.type, ir.IntType(64)))
     wide = 32 if width < 32 or target == "int32" else 64
-    found = builder.fptosi(value, like(value.type, ir.IntType(wide)))
-    return builder.trunc(found, like(value.type, ir.IntType(width))) if width < wide else found
+    found = builder.fptosi(value, retype(value.type, ir.IntType(wide)))
+    return builder.trunc(found, retype(value.type, ir.IntType(width))) if width < wide else found
 
 
 def nonzero(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Value:

@@ -12,7 +12,7 @@ from math import factorial, log
 from llvmlite import ir
 
 from tilesolve.kernels.ir.reals import Real
-from tilesolve.kernels.ir.vectors import constant, like
+from tilesolve.kernels.ir.vectors import constant, retype
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ _DOUBLE = Format(
 
 def format_of(kind: ir.Type) -> Format:
     """Return the format of a type's numbers."""
-    return _DOUBLE if like(kind, ir.DoubleType()) == kind else _SINGLE
+    return _DOUBLE if retype(kind, ir.DoubleType()) == kind else _SINGLE
 
 
 def emit_exp(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
@@ -107,7 +107,7 @@ def scale(value: Real, turned: Real) -> Real:
     It is applied in two halves, so that results below the least normal number are right.
     """
     form, builder, kind = format_of(value.value.type), value.builder, value.value.type
-    whole = like(kind, ir.IntType(form.bits))
+    whole = retype(kind, ir.IntType(form.bits))
     zero = builder.bitcast(constant(kind, form.rounder), whole)
     exponent = builder.sub(builder.bitcast(turned.value, whole), zero)
     half = builder.ashr(exponent, constant(whole, 1))

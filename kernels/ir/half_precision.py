@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tilesolve.kernels.ir.vectors import constant, like
+from tilesolve.kernels.ir.vectors import constant, retype
 
 HALF_BYTES = 2
 """Bytes of a half."""
@@ -38,7 +38,7 @@ def load_kind(kind: ir.Type) -> ir.Type:
     >>> print(load_kind(ir.VectorType(ir.FloatType(), 8)))
     <8 x i16>
     """
-    return like(kind, _INT16)
+    return retype(kind, _INT16)
 
 
 def widen(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Value:
@@ -51,14 +51,14 @@ def widen(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Value:
     >>> print(widen(builder, function.args[0], "bfloat16").type)
     float
     """
-    kind = like(value.type, _INT32)
+    kind = retype(value.type, _INT32)
 
     def number(bits: int) -> ir.Constant:
         return constant(kind, bits)
 
     wide = builder.zext(value, kind)
     if dtype == "bfloat16":
-        return builder.bitcast(builder.shl(wide, number(16)), like(kind, _FLOAT))
+        return builder.bitcast(builder.shl(wide, number(16)), retype(kind, _FLOAT))
     sign = builder.shl(builder.and_(wide, number(0x8000)), number(16))
     size = builder.shl(builder.and_(wide, number(0x7FFF)), number(13))
     normal = builder.add(size, number(_EXPONENT_SHIFT))
@@ -67,12 +67,12 @@ def widen(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Value:
     normal = builder.select(special, builder.add(normal, number(_EXPONENT_SHIFT)), normal)
     least = constant(kind, _LEAST_NORMAL)
     few = builder.fsub(
-        builder.bitcast(builder.or_(size, least), like(kind, _FLOAT)),
-        builder.bitcast(least, like(kind, _FLOAT)),
+        builder.bitcast(builder.or_(size, least), retype(kind, _FLOAT)),
+        builder.bitcast(least, retype(kind, _FLOAT)),
     )
     subnormal = builder.icmp_unsigned("<", size, number(1 << 23))
     bits = builder.select(subnormal, builder.bitcast(few, kind), normal)
-    return builder.bitcast(builder.or_(bits, sign), like(kind, _FLOAT))
+    return builder.bitcast(builder.or_(bits, sign), retype(kind, _FLOAT))
 
 
 def round_to_half(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Value:
@@ -87,7 +87,7 @@ def round_to_half(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Valu
     >>> print(round_to_half(builder, function.args[0], "float16").type)
     i16
     """
-    kind = like(value.type, _INT32)
+    kind = retype(value.type, _INT32)
 
     def number(bits: int) -> ir.Constant:
         return constant(kind, bits)
@@ -102,13 +102,13 @@ def round_to_half(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Valu
         odd = builder.and_(shifted(bits, 16), number(1))
         rounded = shifted(builder.add(builder.add(bits, number(0x7FFF)), odd), 16)
         quiet = builder.or_(shifted(bits, 16), number(0x40))
-        return builder.trunc(builder.select(is_nan, quiet, rounded), like(kind, _INT16))
+        return builder.trunc(builder.select(is_nan, quiet, rounded), retype(kind, _INT16))
     odd = builder.and_(shifted(size, 13), number(1))
     rounded = builder.add(builder.sub(size, number(_EXPONENT_SHIFT)), number(0xFFF))
     rounded = shifted(builder.add(rounded, odd), 13)
     # The sum with 0.5 is rounded where the last bit of the subnormal numbers is.
-    half = builder.bitcast(number(_HALF), like(kind, _FLOAT))
-    few = builder.fadd(builder.bitcast(size, like(kind, _FLOAT)), half)
+    half = builder.bitcast(number(_HALF), retype(kind, _FLOAT))
+    few = builder.fadd(builder.bitcast(size, retype(kind, _FLOAT)), half)
     few = builder.sub(builder.bitcast(few, kind), number(_HALF))
     rounded = builder.select(builder.icmp_unsigned("<", size, number(_LEAST_NORMAL)), few, rounded)
     rounded = builder.select(
@@ -117,4 +117,4 @@ def round_to_half(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Valu
     quiet = builder.or_(builder.and_(shifted(size, 13), number(0x1FF)), number(0x7E00))
     rounded = builder.select(is_nan, quiet, rounded)
     sign = shifted(builder.and_(bits, number(_SIGN)), 16)
-    return builder.trunc(builder.or_(rounded, sign), like(kind, _INT16))
+    return builder.trunc(builder.or_(rounded, sign), retype(kind, _INT16))

@@ -11,13 +11,13 @@ from math import sqrt
 from llvmlite import ir
 
 from tilesolve.kernels.ir.exponentials import Format, format_of
-from tilesolve.kernels.ir.vectors import constant, like, multiply_add
+from tilesolve.kernels.ir.vectors import constant, multiply_add, retype
 
 
 def emit_log(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """Return the natural logarithm of each lane: of its mantissa, and as many of two as it has."""
     form = format_of(x.type)
-    kind, whole = x.type, like(x.type, ir.IntType(form.bits))
+    kind, whole = x.type, retype(x.type, ir.IntType(form.bits))
     normal = 2.0 ** (1 - form.bias)
     tiny = builder.fcmp_ordered("<", x, constant(kind, normal))
     scaled = builder.select(tiny, builder.fmul(x, constant(kind, 2.0**form.fraction)), x)

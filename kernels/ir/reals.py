@@ -7,7 +7,7 @@ from typing import Self
 
 from llvmlite import ir
 
-from tilesolve.kernels.ir.vectors import call_alike, constant, like
+from tilesolve.kernels.ir.vectors import call_alike, constant, retype
 
 _FUSED = ("contract",)
 """What lets LLVM round a product and a sum together."""
@@ -60,7 +60,7 @@ class Real:
         if element == self.element:
             return self
         convert = self.builder.fptrunc if element == ir.FloatType() else self.builder.fpext
-        return self.of(convert(self.value, like(self.value.type, element)))
+        return self.of(convert(self.value, retype(self.value.type, element)))
 
     def choose(self, test: ir.Value, yes: Self | float, no: Self | float) -> Self:
         """Return one of two numbers, in each lane."""

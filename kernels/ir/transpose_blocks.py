@@ -47,9 +47,9 @@ BLOCK_KINDS = (
 """Size of an element, side, and whether columns are lines that are stored non-temporally: all
 blocks, by the numbers that `transpose_tile` takes."""
 
-TURNED_KINDS = tuple((size, side) for size in (4, 8, 16) for side in BLOCK_SIDES[size])
-"""Size of an element and side of the blocks that `turn_blocks` knows, by its numbers: the longest
-side of each size first."""
+TRANSPOSED_KINDS = tuple((size, side) for size in (4, 8, 16) for side in BLOCK_SIDES[size])
+"""Element size and side of the blocks of `transpose_by_blocks`, by number: the longest side of each
+size first."""
 
 
 @intrinsic
@@ -84,15 +84,15 @@ def transpose_tile(
 
 
 @intrinsic
-def turn_blocks(builder, kind, *tile):
-    """Transpose a tile that is in the first cache by blocks of a kind: a number of `TURNED_KINDS`.
+def transpose_by_blocks(builder, kind, *tile):
+    """Transpose a tile in the first cache by blocks of a kind, a number of `TRANSPOSED_KINDS`.
 
     Parameters
     ----------
     tile
         Source, target, columns, rows, column_steps and row_steps as of `transpose_tile`.
     """
-    _transpose(builder, kind, [(*one, False) for one in TURNED_KINDS], tile)
+    _transpose(builder, kind, [(*one, False) for one in TRANSPOSED_KINDS], tile)
 
 
 @intrinsic

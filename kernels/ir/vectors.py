@@ -157,12 +157,12 @@ def reduce(builder: ir.IRBuilder, name: str, vector: ir.Value) -> ir.Value:
     return call_function(builder, name, kind.element, [vector])
 
 
-def like(kind: ir.Type, element: ir.Type) -> ir.Type:
+def retype(kind: ir.Type, element: ir.Type) -> ir.Type:
     """Return a type of other elements with as many lanes as a type has.
 
     Examples
     --------
-    >>> print(like(vector_type("float64", 256), INT64), like(ir.DoubleType(), INT64))
+    >>> print(retype(vector_type("float64", 256), INT64), retype(ir.DoubleType(), INT64))
     <4 x i64> i64
     """
     return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element

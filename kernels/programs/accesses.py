@@ -32,7 +32,7 @@ class Target:
     unit
         The axis along which neighbours lie side by side; None if there is none.
     origin
-        Positions of the first element, in a room.
+        Positions of the first element, in a buffer.
     ring
         Axis along which places are used again, and after how many.
     """
@@ -86,7 +86,7 @@ def _step(builder: ir.IRBuilder, pointer: ir.Value, distance: ir.Value) -> ir.Va
 def _local_places(
     builder: ir.IRBuilder, target: Target, places: Sequence[Place]
 ) -> Sequence[Place]:
-    """Return where an element lies in a room."""
+    """Return where an element lies in a buffer."""
     if not target.origin:
         return places
     found = []
@@ -250,12 +250,12 @@ def _load_repeated(
     found = None
     for phase in range(divisor):
         order = [(phase + lane) // divisor for lane in range(lanes.count)]
-        turned = vectors.shuffle(builder, loaded, loaded, order)
+        transposed = vectors.shuffle(builder, loaded, loaded, order)
         if found is None:
-            found = turned
+            found = transposed
             continue
         here = builder.icmp_signed("==", rest, INT64(phase))
-        found = builder.select(here, turned, found)
+        found = builder.select(here, transposed, found)
     return found
 
 
@@ -300,7 +300,7 @@ def lane_pointers(
 
 
 def _local_lanes(builder: ir.IRBuilder, target: Target, axis: int, positions: ir.Value) -> ir.Value:
-    """Return where positions along an axis lie in a room."""
+    """Return where positions along an axis lie in a buffer."""
     if not target.origin:
         return positions
     if target.ring is not None and axis == target.ring[0]:

@@ -20,16 +20,16 @@ from tilesolve.kernels.codegen.object_code import TargetCpu, compile_module, opt
 from tilesolve.kernels.objects import load_object, object_path
 from tilesolve.kernels.programs.layout import Layout, Strided
 from tilesolve.kernels.programs.module import (
+    BUFFERS,
     FAILURE,
     FIRST_ARRAY,
-    ROOMS,
     STOP,
     arena_bytes,
     has_threads,
     lower,
     split_phases,
 )
-from tilesolve.kernels.programs.program import Program, Room
+from tilesolve.kernels.programs.program import Buffer, Program
 from tilesolve.kernels.programs.range_checks import RangeCheck, range_checks
 from tilesolve.kernels.programs.skeleton import Skeleton, find_skeleton
 from tilesolve.packing import buffers
@@ -177,7 +177,7 @@ class CompiledProgram:
     @cached_property
     def arrays(self) -> tuple[ArrayInfo, ...]:
         """The arrays that the code is given, in the order of its words."""
-        kept = {node.name for node in self.program.nodes if isinstance(node, Room)}
+        kept = {node.name for node in self.program.nodes if isinstance(node, Buffer)}
         return tuple(one for one in self.program.computation.arrays if one.name not in kept)
 
     @cached_property
@@ -190,7 +190,7 @@ class CompiledProgram:
 
     @cached_property
     def arena_bytes(self) -> int:
-        """Bytes of a thread's rooms."""
+        """Bytes of a thread's buffers."""
         return max(1, arena_bytes(self.skeleton))
 
     def lay_out_words(self, arrays: Mapping[str, Strided]) -> tuple[list[int], dict[str, int]]:
@@ -268,14 +268,14 @@ class CompiledProgram:
 
 
 class _Member:
-    """A thread's part in a run: its words, its rooms, and what goes wrong in it."""
+    """A thread's part in a run: its words, its buffers, and what goes wrong in it."""
 
     def __init__(self, compiled: CompiledProgram, words: npt.NDArray[np.int64]) -> None:
         self._compiled, self._words = compiled, words
         self._failure = np.zeros(2, np.int64)
         self._arena = buffers.allocate(compiled.arena_bytes)
         words[FAILURE] = self._failure.ctypes.data
-        words[ROOMS] = self._arena.ctypes.data
+        words[BUFFERS] = self._arena.ctypes.data
 
     def run(self, function: Any, numbers: Any, parts: int) -> None:
         """Run parts until none is left."""

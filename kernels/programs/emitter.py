@@ -33,7 +33,7 @@ class Emitter:
     bits
         Width of vectors.
     targets
-        Arrays and rooms by name.
+        Arrays and buffers by name.
     params
         The value of each parameter.
     failure

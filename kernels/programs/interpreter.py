@@ -20,13 +20,13 @@ from tilesolve.kernels.programs.bounds import outer_bounds, summed_names
 from tilesolve.kernels.programs.point_values import PointValues
 from tilesolve.kernels.programs.program import (
     Barrier,
+    Buffer,
     Compute,
     Guard,
     Hold,
     Loop,
     Node,
     Program,
-    Room,
     Start,
 )
 
@@ -54,7 +54,7 @@ class Interpreted:
 
 @dataclass(slots=True)
 class _Memory:
-    """An array or a room, and which positions it holds.
+    """An array or a buffer, and which positions it holds.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class _Memory:
         The number of the position that each element holds, in C order of the whole array; -1
         for none.
     origin, ring
-        Of a room.
+        Of a buffer.
     """
 
     values: Array
@@ -99,10 +99,10 @@ def interpret(
     Raises
     ------
     SizeError
-        If an element lies outside of its array or room.
+        If an element lies outside of its array or buffer.
     SpecError
         If an element is read before it is written, or a point is computed twice, outside of the
-        region, or not at all. What is kept in rooms may be computed again.
+        region, or not at all. What is kept in buffers may be computed again.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class _Run:
         self.computes = [0] * len(self.computation.stages)
         self.points = [Counter[tuple[int, ...]]() for _ in self.computation.stages]
         self.held: dict[tuple[int, ...], Any] | None = None
-        self.roomed = {node.name for node in program.nodes if isinstance(node, Room)}
+        self.buffered = {node.name for node in program.nodes if isinstance(node, Buffer)}
         for info in self.computation.arrays:
             given = arrays.get(info.name)
             numbers = np.arange(int(np.prod(info.shape))).reshape(info.shape)
@@ -174,8 +174,8 @@ class _Run:
                 case Guard(conditions=conditions):
                     if all(one.holds(point) for one in conditions):
                         self.body(node.body, point)
-                case Room():
-                    self.room(node, point)
+                case Buffer():
+                    self.buffer(node, point)
                 case Barrier():
                     pass
 
@@ -240,14 +240,14 @@ class _Run:
         for where, value in held.items():
             self.write(stage.name, where, value)
 
-    def room(self, room: Room, point: dict[str, int]) -> None:
+    def buffer(self, buffer: Buffer, point: dict[str, int]) -> None:
         """Run a body with an array of its own."""
-        before = self.memories[room.name]
-        origin = tuple(one.at(point) for one in room.origin)
-        values = np.zeros(room.shape, before.values.dtype)
-        self.memories[room.name] = _Memory(values, np.full(room.shape, -1), origin, room.ring)
-        self.body(room.body, point)
-        self.memories[room.name] = before
+        before = self.memories[buffer.name]
+        origin = tuple(one.at(point) for one in buffer.origin)
+        values = np.zeros(buffer.shape, before.values.dtype)
+        self.memories[buffer.name] = _Memory(values, np.full(buffer.shape, -1), origin, buffer.ring)
+        self.body(buffer.body, point)
+        self.memories[buffer.name] = before
 
     def locate(
         self, name: str, where: tuple[int, ...], what: object
@@ -266,7 +266,7 @@ class _Run:
             at = place % extent if axis == memory.ring else place - first
             if not 0 <= at < extent:
                 raise SizeError(
-                    f"{what} is at position {place} of axis {axis}, but the room begins at "
+                    f"{what} is at position {place} of axis {axis}, but the buffer begins at "
                     f"{first} and has {extent}"
                 )
             local.append(at)
@@ -290,7 +290,7 @@ class _Run:
     def check_points(self) -> None:
         """Raise `SpecError` unless each point of the region was computed once."""
         for stage, points in zip(self.computation.stages, self.points, strict=True):
-            if stage.name in self.roomed:
+            if stage.name in self.buffered:
                 continue
             letters = _letters(stage)
             conditions = [one for one in stage.where if set(one.letters) <= set(letters)]

@@ -1,4 +1,4 @@
-"""The lowering of a program's parts: loops, rooms and guards, down to what is computed in them."""
+"""The lowering of a program's parts: loops, buffers, guards, and what is computed in them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.holds import emit_hold, held_place
 from tilesolve.kernels.programs.program import (
     Barrier,
+    Buffer,
     Compute,
     Guard,
     Hold,
     Loop,
     Node,
-    Room,
     Start,
     list_nodes,
 )
@@ -63,8 +63,8 @@ class Lowering:
     ----------
     emitter
         Where to write.
-    rooms
-        The memory of each room, by its identity.
+    buffers
+        The memory of each buffer, by its identity.
     share
         The number of this thread's part, and of how many: of the trips of loops of threads.
     written_out
@@ -74,7 +74,7 @@ class Lowering:
     """
 
     emitter: Emitter
-    rooms: Mapping[int, ir.Value]
+    buffers: Mapping[int, ir.Value]
     share: tuple[ir.Value, ir.Value]
     written_out: bool = True
     depth: int = field(default=0)
@@ -93,8 +93,8 @@ class Lowering:
                     emit_hold(self.emitter, node, scope, self.emit)
                 case Guard():
                     self._guard(node, scope)
-                case Room():
-                    self._room(node, scope)
+                case Buffer():
+                    self._buffer(node, scope)
                 case Barrier():
                     raise SpecError("a barrier stands between parts of a program, not within them")
 
@@ -262,55 +262,55 @@ class Lowering:
         with builder.if_then(holds), emitter.inside():
             self.emit(guard.body, scope)
 
-    def _room(self, room: Room, scope: Scope) -> None:
+    def _buffer(self, buffer: Buffer, scope: Scope) -> None:
         emitter = self.emitter
-        target = room_target(emitter, room, self.rooms[id(room)], scope)
-        before = emitter.targets.get(room.name)
-        emitter.targets[room.name] = target
-        self.emit(room.body, scope)
+        target = buffer_target(emitter, buffer, self.buffers[id(buffer)], scope)
+        before = emitter.targets.get(buffer.name)
+        emitter.targets[buffer.name] = target
+        self.emit(buffer.body, scope)
         if before is None:
-            del emitter.targets[room.name]
+            del emitter.targets[buffer.name]
         else:
-            emitter.targets[room.name] = before
+            emitter.targets[buffer.name] = before
 
 
-def room_strides(room: Room, itemsize: int) -> tuple[int, ...]:
-    """Return the bytes between neighbours along each axis of a room.
+def buffer_strides(buffer: Buffer, itemsize: int) -> tuple[int, ...]:
+    """Return the bytes between neighbours along each axis of a buffer.
 
     Rows begin on a line, and an odd number of lines apart: rows at the same place of different
     ones fall into different sets of a cache.
     """
-    if not room.shape:
+    if not buffer.shape:
         return ()
     strides = [itemsize]
-    for axis in range(len(room.shape) - 1, 0, -1):
-        size = strides[0] * max(1, room.shape[axis])
-        if axis == len(room.shape) - 1:
+    for axis in range(len(buffer.shape) - 1, 0, -1):
+        size = strides[0] * max(1, buffer.shape[axis])
+        if axis == len(buffer.shape) - 1:
             lines = -(-size // LINE_BYTES)
             size = (lines + 1 - lines % 2) * LINE_BYTES
         strides.insert(0, size)
     return tuple(strides)
 
 
-def room_bytes(room: Room, itemsize: int) -> int:
-    """Return the bytes of a room's memory, whole lines."""
-    strides = room_strides(room, itemsize)
-    size = strides[0] * max(1, room.shape[0]) if room.shape else itemsize
+def buffer_bytes(buffer: Buffer, itemsize: int) -> int:
+    """Return the bytes of a buffer's memory, whole lines."""
+    strides = buffer_strides(buffer, itemsize)
+    size = strides[0] * max(1, buffer.shape[0]) if buffer.shape else itemsize
     return (-(-size // LINE_BYTES) + 1) * LINE_BYTES
 
 
-def room_target(emitter: Emitter, room: Room, base: ir.Value, scope: Scope) -> Target:
-    """Return a room as an array of the thread's own."""
-    dtype = emitter.skeleton.dtypes[room.name]
-    last = len(room.shape) - 1
+def buffer_target(emitter: Emitter, buffer: Buffer, base: ir.Value, scope: Scope) -> Target:
+    """Return a buffer as an array of the thread's own."""
+    dtype = emitter.skeleton.dtypes[buffer.name]
+    last = len(buffer.shape) - 1
     return Target(
-        room.name,
+        buffer.name,
         dtype,
         base,
-        room_strides(room, np.dtype(dtype).itemsize),
+        buffer_strides(buffer, np.dtype(dtype).itemsize),
         last if last >= 0 else None,
-        tuple(emit_position(emitter.builder, one, scope) for one in room.origin),
-        None if room.ring is None else (room.ring, room.shape[room.ring]),
+        tuple(emit_position(emitter.builder, one, scope) for one in buffer.origin),
+        None if buffer.ring is None else (buffer.ring, buffer.shape[buffer.ring]),
     )
 
 

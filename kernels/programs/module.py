@@ -2,7 +2,8 @@
 
 Each function takes the number of its part of the work, of how many, and a pointer to words: the
 address of the word that ends runs, that of the words for a check that fails, that of the thread's
-rooms; then for each array its address and its strides in bytes; then the parameters and the sizes.
+buffers; then for each array its address and its strides in bytes; then the parameters and the
+sizes.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.accesses import Target
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.layout import Layout
-from tilesolve.kernels.programs.lowering import Lowering, room_bytes
-from tilesolve.kernels.programs.program import Barrier, Loop, Node, Room, list_nodes
+from tilesolve.kernels.programs.lowering import Lowering, buffer_bytes
+from tilesolve.kernels.programs.program import Barrier, Buffer, Loop, Node, list_nodes
 from tilesolve.kernels.programs.scope import Place, Scope
 from tilesolve.kernels.programs.skeleton import ArrayForm, Skeleton
 from tilesolve.kernels.programs.thread_safety import check_threads
 from tilesolve.packing.sizes import WORD_BYTES
 
-STOP, FAILURE, ROOMS, FIRST_ARRAY = range(4)
+STOP, FAILURE, BUFFERS, FIRST_ARRAY = range(4)
 """What the first words of a call are."""
 
 
@@ -51,11 +52,11 @@ def lower(skeleton: Skeleton, layout: Layout, bits: int) -> Lowered:
     """Return a program in LLVM IR, for vectors of so many bits."""
     check_threads(skeleton)
     module = ir.Module(name="tilesolve")
-    rooms = _rooms(skeleton)
+    buffers = _buffers(skeleton)
     names = []
     for number, body in enumerate(split_phases(skeleton.body)):
         names.append(f"phase{number}")
-        _Function(module, skeleton, layout, bits, rooms).emit(names[-1], body)
+        _Function(module, skeleton, layout, bits, buffers).emit(names[-1], body)
     return Lowered(module, tuple(names))
 
 
@@ -79,23 +80,25 @@ def split_phases(body: Sequence[Node]) -> list[tuple[Node, ...]]:
 
 def external_arrays(skeleton: Skeleton) -> tuple[ArrayForm, ...]:
     """Return the arrays that lie in memory of the call: all that are kept in no room."""
-    kept = {node.name for node in list_nodes(skeleton.body) if isinstance(node, Room)}
+    kept = {node.name for node in list_nodes(skeleton.body) if isinstance(node, Buffer)}
     return tuple(array for array in skeleton.arrays if array.name not in kept)
 
 
-def _rooms(skeleton: Skeleton) -> Mapping[int, tuple[int, int]]:
-    """Return where the memory of each room begins, and its bytes, by its identity."""
-    rooms = [node for node in list_nodes(skeleton.body) if isinstance(node, Room)]
-    once = {id(room): room for room in rooms}
+def _buffers(skeleton: Skeleton) -> Mapping[int, tuple[int, int]]:
+    """Return where the memory of each buffer begins, and its bytes, by its identity."""
+    buffers = [node for node in list_nodes(skeleton.body) if isinstance(node, Buffer)]
+    once = {id(buffer): buffer for buffer in buffers}
     dtypes = skeleton.dtypes
-    sizes = [room_bytes(room, np.dtype(dtypes[room.name]).itemsize) for room in once.values()]
+    sizes = [
+        buffer_bytes(buffer, np.dtype(dtypes[buffer.name]).itemsize) for buffer in once.values()
+    ]
     begins = [0, *accumulate(sizes)]
     return {key: (begin, size) for key, begin, size in zip(once, begins, sizes, strict=False)}
 
 
 def arena_bytes(skeleton: Skeleton) -> int:
-    """Return the bytes of a thread's rooms."""
-    return sum(size for _, size in _rooms(skeleton).values())
+    """Return the bytes of a thread's buffers."""
+    return sum(size for _, size in _buffers(skeleton).values())
 
 
 def has_threads(body: Sequence[Node]) -> bool:
@@ -114,13 +117,13 @@ class _Function:
     skeleton: Skeleton
     layout: Layout
     bits: int
-    rooms: Mapping[int, tuple[int, int]]
+    buffers: Mapping[int, tuple[int, int]]
 
     def emit(self, name: str, body: Sequence[Node]) -> None:
         """Emit the code of some parts under a name."""
         arrays, skeleton = external_arrays(self.skeleton), self.skeleton
         pointer = ir.PointerType()
-        kinds: list[ir.Type] = [INT64, INT64, pointer, pointer, *[pointer] * len(self.rooms)]
+        kinds: list[ir.Type] = [INT64, INT64, pointer, pointer, *[pointer] * len(self.buffers)]
         for array in arrays:
             kinds += [pointer, *[INT64] * array.axes]
         kinds += [number_type(dtype) for _, dtype in skeleton.params]
@@ -146,11 +149,11 @@ class _Function:
             return builder.load(where, typ=kind, align=WORD_BYTES)
 
         pointer = ir.PointerType()
-        arena = word(ROOMS, pointer)
+        arena = word(BUFFERS, pointer)
         given = [part, parts, word(STOP, pointer), word(FAILURE, pointer)]
         given += [
             builder.gep(arena, [INT64(begin)], source_etype=ir.IntType(8))
-            for begin, _ in self.rooms.values()
+            for begin, _ in self.buffers.values()
         ]
         at = FIRST_ARRAY
         for argument in inner.args[len(given) :]:
@@ -167,14 +170,14 @@ class _Function:
         """Emit what runs: all threads run what has loops of threads, the first one the rest."""
         builder = ir.IRBuilder(inner.append_basic_block())
         part, parts, stop, failure, *others = inner.args
-        rooms = dict(zip(self.rooms, others, strict=False))
-        rest = iter(others[len(self.rooms) :])
+        buffers = dict(zip(self.buffers, others, strict=False))
+        rest = iter(others[len(self.buffers) :])
         targets = {array.name: self._target(array, rest) for array in arrays}
         params = {name: next(rest) for name, _ in self.skeleton.params}
         sizes = {name: Place(next(rest)) for name, _ in self.skeleton.sizes}
         scope = Scope(sizes, self.skeleton.ranges)
         emitter = Emitter(builder, self.skeleton, self.bits, targets, params, failure, stop)
-        lowering = Lowering(emitter, rooms, (part, parts))
+        lowering = Lowering(emitter, buffers, (part, parts))
         for node in body:
             if has_threads((node,)):
                 lowering.emit((node,), scope)

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels.programs.program import (
     Barrier,
+    Buffer,
     Compute,
     Guard,
     Hold,
     Loop,
     Node,
     Program,
-    Room,
     Start,
 )
 
@@ -66,8 +66,8 @@ def _lines(program: Program, body: Sequence[Node], depth: int) -> Iterator[str]:
             case Guard(conditions=conditions):
                 yield f"{indent}if {' and '.join(map(str, conditions))}:"
                 yield from _lines(program, node.body, depth + 1)
-            case Room():
-                yield f"{indent}room {_room(node)}:"
+            case Buffer():
+                yield f"{indent}buffer {_buffer(node)}:"
                 yield from _lines(program, node.body, depth + 1)
 
 
@@ -99,8 +99,10 @@ def _extreme(name: str, positions: Sequence[Affine]) -> str:
     return texts[0] if len(texts) == 1 else f"{name}({', '.join(texts)})"
 
 
-def _room(room: Room) -> str:
-    axes = [f"{origin} + {extent}" for origin, extent in zip(room.origin, room.shape, strict=True)]
-    if room.ring is not None:
-        axes[room.ring] = f"ring of {room.shape[room.ring]}"
-    return f"{room.name}[{', '.join(axes)}]"
+def _buffer(buffer: Buffer) -> str:
+    axes = [
+        f"{origin} + {extent}" for origin, extent in zip(buffer.origin, buffer.shape, strict=True)
+    ]
+    if buffer.ring is not None:
+        axes[buffer.ring] = f"ring of {buffer.shape[buffer.ring]}"
+    return f"{buffer.name}[{', '.join(axes)}]"

@@ -43,7 +43,8 @@ class Loop:
     Loops that are written out right around a vector loop whose bounds do not depend on them run
     within its steps: each step computes one vector for each of their trips. A read across such a
     block is transposed in registers: its lanes lie apart, and its unit axis is walked by a loop
-    that is written out, by `tuning.LEAST_TURNED_ROWS` trips at least and best by as many as lanes.
+    that is written out, by `tuning.LEAST_TRANSPOSED_ROWS` trips at least and best by as many as
+    lanes.
     """
 
     name: str
@@ -129,7 +130,7 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Buffer:
     """An array of a thread's own that lives while the body runs.
 
     Parameters
@@ -160,7 +161,7 @@ class Barrier:
     """All threads wait for one another: what comes later reads what came before."""
 
 
-Node = Loop | Compute | Start | Hold | Guard | Room | Barrier
+Node = Loop | Compute | Start | Hold | Guard | Buffer | Barrier
 """A part of a program."""
 
 

@@ -22,7 +22,7 @@ from tilesolve.kernels.programs.bounds import (
     summed_names,
     without_needless_bounds,
 )
-from tilesolve.kernels.programs.program import Guard, Hold, Loop, Node, Program, Room
+from tilesolve.kernels.programs.program import Buffer, Guard, Hold, Loop, Node, Program
 from tilesolve.kernels.programs.range_checks import range_checks
 
 
@@ -266,7 +266,7 @@ class _Sizes:
             case Guard():
                 found = (Condition(around.rename(one.position)) for one in node.conditions)
                 return replace(node, conditions=tuple(found), body=self._body(node.body, around))
-            case Room():
+            case Buffer():
                 origin = tuple(map(around.rename, node.origin))
                 return replace(node, origin=origin, body=self._body(node.body, around))
         return node
@@ -356,7 +356,7 @@ def _list_fixed(body: Sequence[Node], stages: Sequence[Stage], around: _Around) 
             around.writes_out(node) or (around.summed is not None and node.kind == "vector")
         ):
             yield from (one.plain for one in node.low if one.plain is not None)
-        if isinstance(node, Loop | Hold | Guard | Room):
+        if isinstance(node, Loop | Hold | Guard | Buffer):
             yield from _list_fixed(node.body, stages, inner)
 
 

@@ -27,7 +27,7 @@ from tilesolve.kernels.programs.conditions import within
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.range_checks import RangeCheck
 from tilesolve.kernels.programs.scope import Place, Scope, emit_places, emit_position
-from tilesolve.kernels.programs.turned_blocks import load_turned
+from tilesolve.kernels.programs.transposed_blocks import load_transposed
 
 
 class TermEmitter(TermValues):
@@ -80,9 +80,9 @@ class TermEmitter(TermValues):
         target = self.emitter.targets[read.array]
         plain = read.plain
         if plain is not None:
-            turned = load_turned(self.emitter, target, plain, self.scope)
-            if turned is not None:
-                return to_bits(self.emitter.builder, turned, target.dtype)
+            transposed = load_transposed(self.emitter, target, plain, self.scope)
+            if transposed is not None:
+                return to_bits(self.emitter.builder, transposed, target.dtype)
             return load_affine(self.emitter.builder, target, plain, self.scope)
         return self._read_computed(read)
 

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels.programs.program import Barrier, Compute, Loop, Node, Room, Start, list_nodes
+from tilesolve.kernels.programs.program import (
+    Barrier,
+    Buffer,
+    Compute,
+    Loop,
+    Node,
+    Start,
+    list_nodes,
+)
 from tilesolve.kernels.programs.skeleton import Skeleton
 
 
@@ -14,7 +22,7 @@ def check_threads(skeleton: Skeleton) -> None:
     """Raise `SpecError` if threads would write the same elements.
 
     A loop of threads walks a letter of an axis of each array that is computed in it, or tiles of
-    one; or the array is a room of each thread's own.
+    one; or the array is a buffer of each thread's own.
     """
     for node in list_nodes(skeleton.body):
         if isinstance(node, Loop) and node.kind == "threads":
@@ -23,21 +31,21 @@ def check_threads(skeleton: Skeleton) -> None:
 
 
 def _computed(
-    body: Sequence[Node], around: tuple[Loop | Room, ...]
-) -> Iterator[tuple[int, tuple[Loop | Room, ...]]]:
-    """Yield the stages that are computed, with the loops and rooms around each."""
+    body: Sequence[Node], around: tuple[Loop | Buffer, ...]
+) -> Iterator[tuple[int, tuple[Loop | Buffer, ...]]]:
+    """Yield the stages that are computed, with the loops and buffers around each."""
     for node in body:
         if isinstance(node, Compute):
             yield node.stage, around
-        elif isinstance(node, Loop | Room):
+        elif isinstance(node, Loop | Buffer):
             yield from _computed(node.body, (*around, node))
         elif not isinstance(node, Start | Barrier):
             yield from _computed(node.body, around)
 
 
-def _check(skeleton: Skeleton, number: int, around: tuple[Loop | Room, ...]) -> None:
+def _check(skeleton: Skeleton, number: int, around: tuple[Loop | Buffer, ...]) -> None:
     stage = skeleton.stages[number]
-    if any(isinstance(one, Room) and one.name == stage.name for one in around):
+    if any(isinstance(one, Buffer) and one.name == stage.name for one in around):
         return
     loops = [one for one in around if isinstance(one, Loop)]
     walked = {loops[0].name}

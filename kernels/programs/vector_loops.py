@@ -119,7 +119,7 @@ def _past_caches(emitter: Emitter, loop: Loop) -> int | None:
 def writes_past(emitter: Emitter, number: int, letter: str) -> bool:
     """Return whether the vectors of a stage are stored past the caches.
 
-    Those of rooms, and of arrays that other stages read, are not: parts of lines wait before they
+    Those of buffers, and of arrays that other stages read, are not: parts of lines wait before they
     are written.
     """
     stage = emitter.stage(number)

@@ -230,13 +230,13 @@ def _run_turns(s, kernel, count, turns, apart, turn_by):
 
 @inlined
 def _run_buffered(
-    s, kernel, count, turns, most, turned, out, tile, sides, moves, apart, turn_by, R, N
+    s, kernel, count, turns, most, transposed, out, tile, sides, moves, apart, turn_by, R, N
 ):
     """Call the microkernel for so many tiles at a time, and move them from a buffer in between.
 
-    They are flushed to C, or turned; what is added to comes before: ``turned`` is 2 then, else 1.
-    ``tile`` is the first row and column of the first tile, ``sides`` are its extents, ``moves`` is
-    how far a call's tiles are apart, ``apart`` how far turns are.
+    They are flushed to C, or transposed; what is added to comes before: ``transposed`` is 2 then,
+    else 1. ``tile`` is the first row and column of the first tile, ``sides`` are its extents,
+    ``moves`` is how far a call's tiles are apart, ``apart`` how far turns are.
     """
     frame = s[state.SELF] + WORD_BYTES * state.MICROKERNEL_FRAME
     begins = s[frames.A], s[frames.ROWS_A], s[frames.NEXT_A], s[frames.B], s[frames.COLUMNS_B]
@@ -253,12 +253,12 @@ def _run_buffered(
             row = tile[0] + turn * apart[0] + at * moves[0]
             column = tile[1] + turn * apart[1] + at * moves[1]
             high, wide = sides[0] + (now - 1) * moves[0], sides[1] + (now - 1) * moves[1]
-            if turned == 2:
-                invoke(s[state.TURN_TILES], s, 1, out, row, column, high, wide, R, N)
+            if transposed == 2:
+                invoke(s[state.TRANSPOSE_TILES], s, 1, out, row, column, high, wide, R, N)
             list_prefetches(s, now)
             invoke(kernel, frame)
-            if turned:
-                invoke(s[state.TURN_TILES], s, 0, out, row, column, high, wide, R, N)
+            if transposed:
+                invoke(s[state.TRANSPOSE_TILES], s, 0, out, row, column, high, wide, R, N)
             else:
                 flush_tiles(s, out, row, column, high, wide, R, N)
 
@@ -297,20 +297,20 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
         kind = state.HALVED
     number = (kind * tuning.MAX_TILE_VECTORS + groups - 1) * tuning.MAX_TILE_COLUMNS + wide - 1
     kernel = s[state.KERNELS + number]
-    out, most, turned = s[frames.C], 0, 0
-    if stored == TileLayout.SCATTERED and s[state.LAY_OUT_TURNED]:
-        turned = 1 + (s[frames.MODE] == Mode.SCATTER_ADD)
-        most = result(s[state.LAY_OUT_TURNED], s, role, count, columns[0], high, wide, N)
+    out, most, transposed = s[frames.C], 0, 0
+    if stored == TileLayout.SCATTERED and s[state.LAY_OUT_TRANSPOSED]:
+        transposed = 1 + (s[frames.MODE] == Mode.SCATTER_ADD)
+        most = result(s[state.LAY_OUT_TRANSPOSED], s, role, count, columns[0], high, wide, N)
     elif s[state.STAGES_OUTPUT] and first and stored != TileLayout.SCATTERED:
         most = stage_tiles(s, role, count, turns, rows[0], columns[0], high, wide, R, N)
     if s[state.TRACE]:
-        mode = Mode.STREAM if most and not turned else s[frames.MODE]
+        mode = Mode.STREAM if most and not transposed else s[frames.MODE]
         _trace_calls(s, count, turns, rows, columns, sums, apart, b, mode, kind)
     s[state.CALLS] += count * turns
     if most:
         tile, sides = (rows[0], columns[0]), (high, wide)
         _run_buffered(
-            s, kernel, count, turns, most, turned, out, tile, sides, moves, apart, turn_by, R, N
+            s, kernel, count, turns, most, transposed, out, tile, sides, moves, apart, turn_by, R, N
         )
     else:
         _run_turns(s, kernel, count, turns, apart, turn_by)
@@ -443,6 +443,6 @@ def run(words, out, first, second, memory, operands, trace, stop, alpha, alpha_i
 
 @cache
 def addresses() -> Integers:
-    """Return the fields of a state from `PACK_SEGMENT` to `LAY_OUT_TURNED`."""
+    """Return the fields of a state from `PACK_SEGMENT` to `LAY_OUT_TRANSPOSED`."""
     functions = pack_segment, enqueue_next, _walk_level, copy_windows, tabulate_offsets
     return np.array(list(map(address, functions)))

@@ -287,13 +287,13 @@ COPY_WINDOWS = WALK_LEVEL + 1
 TABULATE_OFFSETS = COPY_WINDOWS + 1
 """Address of `pack_segment.tabulate_offsets`."""
 
-LAY_OUT_TURNED = TABULATE_OFFSETS + 1
-"""Address of `turned_output.lay_out_turned`; 0 where C is written in place."""
+LAY_OUT_TRANSPOSED = TABULATE_OFFSETS + 1
+"""Address of `transposed_output.lay_out_transposed`; 0 where C is written in place."""
 
-TURN_TILES = LAY_OUT_TURNED + 1
-"""Address of `turned_output.turn_tiles`."""
+TRANSPOSE_TILES = LAY_OUT_TRANSPOSED + 1
+"""Address of `transposed_output.transpose_tiles`."""
 
-KERNELS = TURN_TILES + 1
+KERNELS = TRANSPOSE_TILES + 1
 """Addresses of the microkernels, by kind, groups of rows and columns."""
 
 SIZE = KERNELS + KERNEL_KINDS * tuning.MAX_TILE_VECTORS * tuning.MAX_TILE_COLUMNS

@@ -30,7 +30,7 @@ OWN = 7
 """Address of the arrays between the instructions of a task."""
 
 SCRATCH = 8
-"""Address of what an instruction needs itself: words, packed copies, rooms."""
+"""Address of what an instruction needs itself: words, packed copies, buffers."""
 
 GIVEN = 9
 """Addresses of the arrays that a call is given, then the words of its numbers."""

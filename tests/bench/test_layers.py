@@ -41,7 +41,7 @@ from tilesolve.bench.run.sweep import measure_case
 from tilesolve.bench.run.team import keep_crew
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import BenchmarkError, TilesolveError
-from tilesolve.contractions.layer_suites import layer_suites
+from tilesolve.contractions.layer_suites import list_layer_suites
 
 MACHINE = make_shallow_machine(256, 16)
 
@@ -85,7 +85,7 @@ def convolve(layer, x, w, bias):
 
 
 class TestWhatIsMeasured:
-    @pytest.mark.parametrize("name", layer_suites())
+    @pytest.mark.parametrize("name", list_layer_suites())
     def test_different_layers_have_different_names(self, name):
         """No layer is lost, and each counts as often as networks have it."""
         rows, found = list_layers(name), find_layers(name)

@@ -42,7 +42,7 @@ from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.machine.places import machine_file
 from tilesolve.show import drawings, pictures
-from tilesolve.show.calibration_tables import calibration_tables
+from tilesolve.show.calibration_tables import list_calibration_tables
 from tilesolve.system.files import hold_lock
 from tilesolve.system.pinned_threads import PinnedThreads
 
@@ -325,7 +325,7 @@ def test_a_table_says_how_fast_single_lines_are(rate):
     machine = Machine.load("i7-6700k")
     memory = replace(machine.memory, lines=rate)
     found = Calibration(machine.replace(levels=(*machine.caches, memory)), (), (), (), 0.0)
-    caption = calibration_tables(found)[0].caption
+    caption = list_calibration_tables(found)[0].caption
     if rate is None:
         assert not caption
     else:

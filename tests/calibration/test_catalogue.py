@@ -36,7 +36,7 @@ from tilesolve.machine.level import Peak
 from tilesolve.machine.microkernel import default_microkernel
 from tilesolve.packing.buffers import empty
 from tilesolve.planning.prefetch import third_cache_feeds
-from tilesolve.planning.register_tile import _waste, register_tile
+from tilesolve.planning.register_tile import _waste, choose_register_tile
 
 BASE = Machine.load("i7-6700k")
 FAMILY = Family.of("float64", BASE.vector_bits, BASE.vector_registers)
@@ -196,7 +196,7 @@ def test_rows_that_cost_more_in_place_are_packed(here):
     for placed, counts in (1.0, DEFAULT_COSTS.in_place_rows_slowdown), (9.0, 9.0):
         machine = BASE.replace(catalogues=(replace(usual, in_place_rows_slowdown=placed),))
         assert Machine.from_toml(machine.to_toml()) == machine
-        assert register_tile(problem, machine).in_place_rows_slowdown == counts
+        assert choose_register_tile(problem, machine).in_place_rows_slowdown == counts
     found = plan(problem, machine=machine, threads=1, cache=False)
     assert found.nest.packed[1] is not None
 
@@ -210,7 +210,7 @@ def test_columns_that_cost_more_in_place_are_packed(here):
     for streams, counts in (None, DEFAULT_COSTS.in_place_columns_slowdown), (1.0, 1.0), (9.0, 9.0):
         machine = BASE.replace(catalogues=(replace(usual, in_place_columns_slowdown=streams),))
         assert Machine.from_toml(machine.to_toml()) == machine
-        assert register_tile(problem, machine).in_place_columns_slowdown == counts
+        assert choose_register_tile(problem, machine).in_place_columns_slowdown == counts
         found = plan(problem, machine=machine, threads=1, cache=False)
         assert streams is None or (found.nest.packed[0] is None) == (streams == 1)
 
@@ -234,11 +234,13 @@ def test_narrower_vectors_can_be_measured_and_wider_ones_not(monkeypatch):
 def test_the_default_holds_without_a_catalogue():
     """Nothing measured, or only of another dtype, leaves the documented default."""
     problem = Problem.of("mn-mk-kn", 500)
-    assert register_tile(problem, BASE) == default_microkernel(BASE, "float64")
+    assert choose_register_tile(problem, BASE) == default_microkernel(BASE, "float64")
     single = Problem.of("mn-mk-kn", 500, "float32")
-    assert register_tile(single, measured()) == default_microkernel(BASE, "float32")
+    assert choose_register_tile(single, measured()) == default_microkernel(BASE, "float32")
     small = Problem.of("mn-mk-kn", 5)
-    assert register_tile(small, BASE) == default_microkernel(BASE, "float64").scale_reading(0.4)
+    assert choose_register_tile(small, BASE) == default_microkernel(BASE, "float64").scale_reading(
+        0.4
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
@@ -274,7 +276,7 @@ def test_few_registers_keep_their_tile():
 
 def test_the_default_tile_wins_ties():
     """Where all tiles are as fast and the shape cuts none of them, the square one is taken."""
-    kernel = register_tile(Problem.of("mn-mk-kn", 960), measured())
+    kernel = choose_register_tile(Problem.of("mn-mk-kn", 960), measured())
     usual = default_microkernel(BASE, "float64")
     assert (kernel.rows, kernel.columns) == (usual.rows, usual.columns)
 
@@ -306,7 +308,7 @@ def test_no_tile_is_better_than_the_chosen_one(m, n, k, call):
             + packed * k * DEFAULT_COSTS.pack_cycles
         )
 
-    chosen = cycles(*sides(register_tile(problem, machine)))
+    chosen = cycles(*sides(choose_register_tile(problem, machine)))
     assert all(chosen <= 1.03 * cycles(*tile) for tile in FAMILY.tiles)
 
 
@@ -317,7 +319,7 @@ def test_what_the_second_cache_holds_is_packed_for_less(machine):
     sides = {"m": 64, "n": 64}
     inside = (room // 8 - 64 * 64) // 128
     near, far = (
-        register_tile(Problem.of("mn-mk-kn", sides | {"k": k}), machine)
+        choose_register_tile(Problem.of("mn-mk-kn", sides | {"k": k}), machine)
         for k in (inside, inside + 1)
     )
     assert (near.pack_cycles, near.in_place_rows_cycles, near.in_place_columns_cycles) == (
@@ -341,7 +343,8 @@ def test_calls_write_long_runs_where_c_goes_past_the_caches():
     )
     problem = Problem.of("acf-ak-kcf", "a=64 c=48 f=16 k=64")
     found = [
-        register_tile(problem, machine, non_temporal=streams).rows for streams in (False, True)
+        choose_register_tile(problem, machine, non_temporal=streams).rows
+        for streams in (False, True)
     ]
     assert found == [24, 16]
 
@@ -371,9 +374,9 @@ def test_register_tiles_have_lines_that_can_be_asked_for(pages, near):
     problem = tilesolve.suite("tccg")["abcde-efcad-bf"]
     assert third_cache_feeds(machine) == near
     kept = [rows for rows in (16, 24) if 32 * rows <= 2 * pages]
-    found = register_tile(problem, machine, non_temporal=True)
+    found = choose_register_tile(problem, machine, non_temporal=True)
     assert found.rows == (kept[-1] if near and kept else 24)
-    assert register_tile(problem, machine).rows == 24
+    assert choose_register_tile(problem, machine).rows == 24
 
 
 @pytest.mark.parametrize("crowded", [None, 1.0, 2.0])
@@ -445,7 +448,7 @@ def test_few_rows_are_transposed_at_once(spec, turned, share):
         vector_registers=32,
         catalogues=(Catalogue("float64", 512, 32, tuple(tiles)),),
     )
-    found = register_tile(Problem.of(spec, 72), machine, non_temporal=True)
+    found = choose_register_tile(Problem.of(spec, 72), machine, non_temporal=True)
     assert (found.rows, found.columns) == ((8, 24) if turned and share else (24, 8))
 
 
@@ -455,7 +458,8 @@ def test_tiles_that_add_to_c_cost_more(call):
     machine = measured(call=lambda v, c: call)
     problem = Problem.of("mn-mk-kn", 1024)
     once, adding = (
-        register_tile(problem, machine, non_temporal=once).call_cycles for once in (True, False)
+        choose_register_tile(problem, machine, non_temporal=once).call_cycles
+        for once in (True, False)
     )
     assert once == call + DEFAULT_COSTS.tile_cycles
     assert adding == max(call, DEFAULT_COSTS.accumulate_cycles) + DEFAULT_COSTS.tile_cycles

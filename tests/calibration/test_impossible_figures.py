@@ -19,7 +19,7 @@ from tilesolve.kernels.probes import microkernels as probe
 from tilesolve.machine.file import impossible_kernels, save_machine
 from tilesolve.machine.microkernel import default_microkernel
 from tilesolve.machine.places import machine_file
-from tilesolve.planning.register_tile import register_tile
+from tilesolve.planning.register_tile import choose_register_tile
 from tilesolve.show.doctor import diagnose
 from tilesolve.system import files
 
@@ -123,7 +123,7 @@ def test_files_with_impossible_figures_heal(share):
         return
     assert [one.dtype for one in found.catalogues] == ["float64"]
     problem = Problem.of("mn-mk-kn", 500, "float32")
-    assert register_tile(problem, found).rows == default_microkernel(found, "float32").rows
+    assert choose_register_tile(problem, found).rows == default_microkernel(found, "float32").rows
     (message,) = told
     assert message.startswith("mine.toml: kernels are not used that seem faster than the arithm")
     assert "float32, tile 1x2: " in message

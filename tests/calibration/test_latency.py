@@ -10,8 +10,8 @@ from tilesolve.calibration import latency as latency_module
 from tilesolve.calibration.calibrate import Calibration
 from tilesolve.calibration.latency import chase_sizes, measure_latencies
 from tilesolve.machine.model import Machine
-from tilesolve.show.calibration_tables import calibration_tables
-from tilesolve.show.machine_tables import machine_tables
+from tilesolve.show.calibration_tables import list_calibration_tables
+from tilesolve.show.machine_tables import list_machine_tables
 from tilesolve.system.pinned_threads import PinnedThreads
 
 
@@ -93,9 +93,9 @@ def test_this_computer_is_measured():
 def test_tables_show_latencies(monkeypatch, latency):
     """In seconds and cycles; of a machine without any there is no column of them."""
     machine, _ = timed(monkeypatch, lambda *_: latency) if latency else (MACHINE, ())
-    rates = machine_tables(machine)[1]
+    rates = list_machine_tables(machine)[1]
     assert ("latency" in rates.columns) == (latency is not None)
-    shown = calibration_tables(Calibration(machine, (), (), (), 0.0))[0]
+    shown = list_calibration_tables(Calibration(machine, (), (), (), 0.0))[0]
     at = list(shown.columns).index("latency")
     assert [row[at] for row in shown.rows] == ["2.5 ns (10.5 cycles)" if latency else "-"] * 4
 

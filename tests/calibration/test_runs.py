@@ -17,8 +17,8 @@ from tilesolve.calibration.runs import (
     measure_runs,
 )
 from tilesolve.machine.model import Machine
-from tilesolve.show.calibration_tables import calibration_tables
-from tilesolve.show.machine_tables import machine_tables
+from tilesolve.show.calibration_tables import list_calibration_tables
+from tilesolve.show.machine_tables import list_machine_tables
 from tilesolve.system.pinned_threads import PinnedThreads
 
 MACHINE = Machine.load("i7-6700k")
@@ -105,7 +105,7 @@ def test_this_computer_is_measured(monkeypatch):
 def test_tables_show_starts(start):
     """In seconds and cycles; of a machine without any there is no column of them."""
     machine = MACHINE.replace(levels=tuple(replace(one, start=start) for one in MACHINE.levels))
-    assert ("start of a run" in machine_tables(machine)[1].columns) == (start is not None)
-    shown = calibration_tables(Calibration(machine, (), (), (), 0.0))[0]
+    assert ("start of a run" in list_machine_tables(machine)[1].columns) == (start is not None)
+    shown = list_calibration_tables(Calibration(machine, (), (), (), 0.0))[0]
     at = list(shown.columns).index("start of a run")
     assert [row[at] for row in shown.rows] == ["2.5 ns (10.5 cycles)" if start else "-"] * 4

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from strategies import specs
 
-from tilesolve.contractions.classes import classes, graph
+from tilesolve.contractions.classes import find_classes, graph
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
@@ -41,7 +41,7 @@ def test_graph_joins_indices_to_their_tensors(spec):
 @given(specs())
 def test_classes_partition_the_indices(spec):
     """Every letter is in one class, and two share one if they are plain and stand together."""
-    found = classes(spec)
+    found = find_classes(spec)
     assert sorted(x for c in found for x in c.letters) == sorted(spec.letters)
     home = {letter: c for c in found for letter in c.letters}
     for x in spec.letters:
@@ -56,7 +56,7 @@ def test_classes_partition_the_indices(spec):
 @given(specs())
 def test_class_names_are_unique(spec):
     """No two classes have one name, even where indices are called M, N, K or B."""
-    names = [c.name for c in classes(spec)]
+    names = [c.name for c in find_classes(spec)]
     assert len(set(names)) == len(names)
 
 
@@ -64,7 +64,7 @@ def test_class_names_are_unique(spec):
 def test_the_four_classes_of_two_operands(spec):
     """M, N, K and B are the plain indices of the tensors that define them, and come first."""
     named = {"M": (0, 1), "N": (0, 2), "K": (1, 2), "B": (0, 1, 2)}
-    found = classes(spec)
+    found = find_classes(spec)
     expected = [
         name
         for name, tensors in named.items()
@@ -95,14 +95,14 @@ def test_the_four_classes_of_two_operands(spec):
 )
 def test_classes_by_example(text, expected):
     """Contractions, batches, convolutions, diagonals, chains and transpositions."""
-    found = " ".join(f"{c.name}:{''.join(c.letters)}" for c in classes(Spec.parse(text)))
+    found = " ".join(f"{c.name}:{''.join(c.letters)}" for c in find_classes(Spec.parse(text)))
     assert found == expected
 
 
 def test_a_problem_has_the_classes_of_its_spec():
     """Sizes play no part in the classes."""
     spec = Spec.parse("abc-acd-db")
-    assert Problem.of(spec, 3).classes == classes(spec)
+    assert Problem.of(spec, 3).classes == find_classes(spec)
 
 
 def test_there_are_letters_for_all_classes():

@@ -6,7 +6,7 @@ from math import prod
 import pytest
 
 from tilesolve.contractions.errors import SuiteError
-from tilesolve.contractions.layer_suites import layer_suite, layer_suites
+from tilesolve.contractions.layer_suites import layer_suite, list_layer_suites
 
 
 def count(layers):
@@ -66,7 +66,7 @@ def test_ttile_suites_keep_the_images_extent(name, layers):
         assert shape.out_size == tuple(-(-n // step) for n in shape.size)
 
 
-@pytest.mark.parametrize("name", layer_suites())
+@pytest.mark.parametrize("name", list_layer_suites())
 def test_flops_are_those_of_all_products(name):
     for one in layer_suite(name):
         shape = one.convolution

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import tilesolve
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine, scale_figures
-from tilesolve.model.price import stores
+from tilesolve.model.price import list_levels
 
 MACHINE = Machine.load("i7-6700k")
 
@@ -23,14 +23,14 @@ def test_a_core_has_its_part_of_the_shared_levels(name, cores, read):
     if read is not None:
         faster = (replace(level, read=read * level.bandwidth) for level in machine.levels)
         machine = machine.replace(levels=tuple(faster))
-    assert [store.capacity for store in stores(divide_machine(machine, cores))] == pytest.approx(
-        [store.capacity for store in stores(machine, cores)], rel=1e-6
-    )
-    assert [store.bandwidth for store in stores(divide_machine(machine, cores))] == pytest.approx(
-        [store.bandwidth for store in stores(machine, cores)]
-    )
-    assert [store.read for store in stores(divide_machine(machine, cores))] == (
-        [store.read and pytest.approx(store.read) for store in stores(machine, cores)]
+    assert [
+        store.capacity for store in list_levels(divide_machine(machine, cores))
+    ] == pytest.approx([store.capacity for store in list_levels(machine, cores)], rel=1e-6)
+    assert [
+        store.bandwidth for store in list_levels(divide_machine(machine, cores))
+    ] == pytest.approx([store.bandwidth for store in list_levels(machine, cores)])
+    assert [store.read for store in list_levels(divide_machine(machine, cores))] == (
+        [store.read and pytest.approx(store.read) for store in list_levels(machine, cores)]
     )
 
 

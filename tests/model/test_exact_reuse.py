@@ -19,7 +19,7 @@ from tilesolve.model.chain import Chain
 from tilesolve.model.iterations import boxes_between, last_trips, loops_of, whole
 from tilesolve.model.loop_tree import tree_of
 from tilesolve.model.touched import count_elements, count_lines
-from tilesolve.model.traffic import Residency, Store
+from tilesolve.model.traffic import LevelView, Residency
 
 PLAIN = ("mn-mk-kn", "abc-acd-db", "bmn-bmk-bkn", "abcd-aec-ebd", "ab-acd-dcb", "mnb-mkb-nkb")
 WINDOWS = ("kh-c[2h+r]-kcr", "hk-[h+2r]c-rck", "hwk-[h+r][2w+s]-rsk")
@@ -90,8 +90,8 @@ def compare(draw, specs, nests, drawn):
         loops, chain = loops_of(problem, nest), Chain(tree_of(problem, nest))
         tensors = problem.spec.tensors
         room = 2 ** draw.uniform(5, 14)
-        registers = Store("register", 1.0, 1, "L1", 1e9)
-        store = Store("L1", room, problem.itemsize, "L2", 1e9)
+        registers = LevelView("register", 1.0, 1, "L1", 1e9)
+        store = LevelView("L1", room, problem.itemsize, "L2", 1e9)
         residency = Residency(chain, [registers, store], 1)
         for number, tensor in enumerate(tensors):
             places = places_of(draw, problem, loops, tensor.letters, drawn)

@@ -13,14 +13,14 @@ from tilesolve.contractions.spec import Spec
 from tilesolve.model.access import touched_bytes
 from tilesolve.model.formulas import (
     complete_orders,
-    formulas,
     listing,
+    name_tile,
     output_stationary_order,
-    tile,
+    write_formulas,
 )
 from tilesolve.model.loop_tree import tree_of
 from tilesolve.model.nest import Nest
-from tilesolve.model.traffic import Store, traffic
+from tilesolve.model.traffic import LevelView, count_traffic
 
 # Rows i2 of Table 1: which tiles equal their extent, and the amounts of A, B and C.
 TABLE_1 = {
@@ -42,7 +42,7 @@ def test_one_level_matrix_product_is_table_1(whole):
     tiles = {i: extents[i] if w else extents[i] // 12 for i, w in zip("ijk", whole, strict=True)}
     values = {f"N_{i}": n for i, n in extents.items()} | {f"T1_{i}": t for i, t in tiles.items()}
     names = {f"N{i}": n for i, n in extents.items()} | {f"T{i}": t for i, t in tiles.items()}
-    found = {e.tensor: e.at(values) for e in formulas("ij-ik-kj", ["kji"])}
+    found = {e.tensor: e.at(values) for e in write_formulas("ij-ik-kj", ["kji"])}
     expected = [eval(amount, {}, names) for amount in TABLE_1[whole]]
     assert [found["A"], found["B"], found["C"]] == expected
 
@@ -67,7 +67,7 @@ def test_the_usual_order_keeps_the_output():
 
 def test_just_one_case_holds():
     """The guards of an expression split all fits among its cases."""
-    for expression in formulas("hk-[2h+r]c-rck", ["ck", "hr"]):
+    for expression in write_formulas("hk-[2h+r]c-rck", ["ck", "hr"]):
         symbols = [(f"T1_{i}", f"T2_{i}", f"N_{i}") for i in "hkrc"]
         for fits in product([False, True], repeat=8):
             values = {}
@@ -104,7 +104,7 @@ def priced(problem, around, tiles):
 
     Levels have room for their tile and what its next loop brings, but for no larger tile.
     """
-    stores = [Store("none", 1.0, 1, "", 1.0)]
+    stores = [LevelView("none", 1.0, 1, "", 1.0)]
     boxes = [*tiles, dict(problem.sizes)]
     for at, (box, outer) in enumerate(pairwise(boxes), start=1):
         room = 2 * sum(touched_bytes(problem, box))
@@ -115,12 +115,12 @@ def priced(problem, around, tiles):
             assume(sum(touched_bytes(problem, grown)) > room)
         elif at < len(tiles):
             assume(False)
-        stores.append(Store(f"L{at}", room, 1, "", 1.0))
+        stores.append(LevelView(f"L{at}", room, 1, "", 1.0))
     bands = [("L1", output_stationary_order(problem.spec), tiles[0])]
     for level, order in enumerate(around, start=1):
         outer = tiles[level] if level < len(tiles) else dict(problem.sizes)
         bands.append((f"L{level + 1}", order, outer))
-    found = traffic(tree_of(problem, Nest.of(problem, bands)), stores)
+    found = count_traffic(tree_of(problem, Nest.of(problem, bands)), stores)
     return [[size / problem.itemsize for size in level] for level in found.moved[1:]]
 
 
@@ -128,8 +128,8 @@ def symbolic(problem, around, tiles):
     """Return the same by the expressions."""
     values = {f"N_{i}": n for i, n in problem.sizes.items()}
     for level, box in enumerate(tiles, start=1):
-        values |= {tile(level, i, len(tiles)): size for i, size in box.items()}
-    found = formulas(problem.spec, around)
+        values |= {name_tile(level, i, len(tiles)): size for i, size in box.items()}
+    found = write_formulas(problem.spec, around)
     tensors = len(problem.spec.tensors)
     return [
         [e.at(values) for e in found[at : at + tensors]] for at in range(0, len(found), tensors)

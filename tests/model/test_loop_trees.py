@@ -4,7 +4,7 @@ import pytest
 
 from tilesolve.model.access import Access, Axis
 from tilesolve.model.loop_tree import Buffer, Do, Loop, LoopTree, Work
-from tilesolve.model.traffic import Store, traffic
+from tilesolve.model.traffic import LevelView, count_traffic
 from tilesolve.simulation.cache_simulator import CacheShape, access, caches, lean
 
 LINE, ITEM = 64, 4
@@ -62,22 +62,30 @@ def blur(tile, ring):
 @pytest.mark.parametrize("ring", [True, False])
 def test_two_works_and_a_ring_move_what_caches_miss(ring, tile, capacity):
     """No less than simulated; as much where some rounds fit, but a ring comes in for each strip."""
-    places = [Store("register", 512.0, 1, "L1", 1.0), Store("L1", capacity, LINE, "memory", 1.0)]
-    moved = traffic(blur(tile, ring), places).moved[1]
+    places = [
+        LevelView("register", 512.0, 1, "L1", 1.0),
+        LevelView("L1", capacity, LINE, "memory", 1.0),
+    ]
+    moved = count_traffic(blur(tile, ring), places).moved[1]
     found = dict(zip(["m", "I", "o"], moved, strict=True))
     exact = dict(zip(["I", "m", "o"], simulate(capacity, tile, ring), strict=True))
-    strips = 3 * tile * ITEM * (WIDTH // tile) if ring else 0
+    micro_panels = 3 * tile * ITEM * (WIDTH // tile) if ring else 0
     one_round = 5 * tile * ITEM
     for name, size in exact.items():
         assert found[name] >= 0.95 * size
         if name != "m" or capacity > 2.5 * one_round:
-            assert found[name] == pytest.approx(size, rel=0.05, abs=strips if name == "m" else 0)
+            assert found[name] == pytest.approx(
+                size, rel=0.05, abs=micro_panels if name == "m" else 0
+            )
 
 
 def test_a_ring_saves_what_lies_between():
     """A cache that holds some rows takes in the source and the result alone."""
-    places = [Store("register", 512.0, 1, "L1", 1.0), Store("L1", 16384, LINE, "memory", 1.0)]
-    ring, whole = (traffic(blur(128, ring), places).moved[1] for ring in (True, False))
+    places = [
+        LevelView("register", 512.0, 1, "L1", 1.0),
+        LevelView("L1", 16384, LINE, "memory", 1.0),
+    ]
+    ring, whole = (count_traffic(blur(128, ring), places).moved[1] for ring in (True, False))
     assert ring[0] < 0.1 * whole[0]
     assert ring[1:] == whole[1:]
 

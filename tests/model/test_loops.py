@@ -14,7 +14,7 @@ from tilesolve.model.loop_order import order_loops
 from tilesolve.model.nest import Nest
 from tilesolve.model.pages import pages_of, runs_of
 from tilesolve.packing.sizes import PAGE_BYTES
-from tilesolve.planning.letter_boxes import unfuse
+from tilesolve.planning.letter_boxes import box_letters
 
 LINE = 64
 
@@ -106,7 +106,7 @@ def test_loops_follow_operands_only_outside_their_copies():
     ]
     bands = Nest.of(fused.problem, tiles).bands
     for copies, before in (((None, None), True), (("L2", "L2"), False)):
-        found = unfuse(problem, fused, Nest(bands, copies, "store"), LINE)
+        found = box_letters(problem, fused, Nest(bands, copies, "store"), LINE)
         found.check(problem)
         order = found.bands[1].order
         assert (order.index("a") < order.index("d")) is before

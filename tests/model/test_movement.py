@@ -18,7 +18,7 @@ from tilesolve.machine.level import Level
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.model.access import accesses_of
 from tilesolve.model.nest import Nest, tile_counts
-from tilesolve.model.price import price
+from tilesolve.model.price import compute_price
 from tilesolve.studies.misses import RULES
 
 EXTENTS, TILES = {"i": 96, "j": 120, "k": 144}, {"i": 8, "j": 12, "k": 18}
@@ -56,7 +56,7 @@ class TestTable1:
         nest = Nest.of(problem, [("register", "kji", tile), ("memory", "kji", EXTENTS)])
         # Room for the tile and for what the next one brings, not for two tiles in a row.
         room = tile["i"] * tile["k"] + 2 * tile["k"] * tile["j"] + tile["i"] * tile["j"]
-        found = price(problem, nest, make_machine((8 * room,), line=8), rule=rule)
+        found = compute_price(problem, nest, make_machine((8 * room,), line=8), rule=rule)
         symbols = {**{f"N{i}": n for i, n in EXTENTS.items()}, **{f"T{i}": tile[i] for i in "ijk"}}
         first, second, output = (self.value(entry, symbols) for entry in entries)
         assert elements(found.level("memory").moved) == pytest.approx((output, first, second))
@@ -79,7 +79,7 @@ class TestByHand:
         problem = Problem.of("mn-mk-kn", 64)
         call, tile = {"m": 4, "n": 4, "k": 8}, {"m": 16, "n": 16, "k": 8}
         bands = [("register", "mnk", call), ("L1", "mnk", tile), ("memory", "kmn", 64)]
-        cost = price(problem, Nest.of(problem, bands), make_machine((8 * 700,), line=8))
+        cost = compute_price(problem, Nest.of(problem, bands), make_machine((8 * 700,), line=8))
         # Registers: a call reads 4·8 of A and of B, and 4·4 of C; there are 16·16·8 calls.
         calls = 16 * 16 * 8
         assert cost.calls == calls
@@ -100,7 +100,9 @@ class TestByHand:
             ("L2", "kmn", far),
             ("memory", "nkm", sizes),
         ]
-        cost = price(problem, Nest.of(problem, bands), make_machine((8 * 300, 8 * 1500), line=8))
+        cost = compute_price(
+            problem, Nest.of(problem, bands), make_machine((8 * 300, 8 * 1500), line=8)
+        )
         # L1 holds 8×8 of each, and a tile of C stays while k goes from 8 to 32. Then it goes:
         # every one of the 2 blocks of k reads and writes all of C. A and B come for every tile:
         # A for each of the 64/8 tiles of n, B for each of the 32/8 tiles of m.
@@ -116,7 +118,7 @@ class TestByHand:
         problem = Problem.of("ij-ik-kl-lj", {"i": 8, "j": 16, "k": 4, "l": 4})
         tile = {"i": 8, "j": 4, "k": 4, "l": 4}
         bands = [("register", "jlki", tile), ("memory", "jikl", dict(problem.sizes))]
-        cost = price(problem, Nest.of(problem, bands), make_machine((8 * 200,), line=8))
+        cost = compute_price(problem, Nest.of(problem, bands), make_machine((8 * 200,), line=8))
         # The tile has 32 of C, 32 of A, 16 of B and 16 of D, and only j goes on, 4 times.
         assert elements(cost.level("memory").moved) == (8 * 16, 8 * 4, 4 * 4, 4 * 16)
 
@@ -126,7 +128,9 @@ class TestByHand:
         problem = Problem.of("mnp-mk-knp", {"m": 8, "k": 8, "n": 32, "p": 4})
         tile = {"m": 8, "k": 8, "n": 4, "p": 1}
         bands = [("register", "mnkp", tile), ("memory", "npmk", dict(problem.sizes))]
-        cost = price(problem, Nest.of(problem, bands), make_machine((8 * 300,), line=8), rule=rule)
+        cost = compute_price(
+            problem, Nest.of(problem, bands), make_machine((8 * 300,), line=8), rule=rule
+        )
         # The tile takes 64 of A, 32 of B and 32 of C, so that A stays along n. The loop on n
         # sends 256 of B and as many of C through 300, but A is used again every 4 columns.
         assert elements(cost.level("memory").moved) == (8 * 32 * 4, times * 64, 8 * 32 * 4)
@@ -153,7 +157,7 @@ class TestByHand:
             in_place_columns_cycles=0,
             in_place_columns_slowdown=1.5,
         )
-        cost = price(problem, nest, toy, microkernel=kernel)
+        cost = compute_price(problem, nest, toy, microkernel=kernel)
         for level in cost.levels:
             assert level.seconds == level.volume / toy.level(level.level).bandwidth
         # 2·64³ flops at half of 1e10, half as long again with columns of A read in place; at
@@ -165,7 +169,7 @@ class TestByHand:
         assert cost.ranking[0] == cost.seconds
         assert cost.bottleneck == "compute"
         slow = toy.replace(levels=(*toy.caches, Level("memory", None, 1e3)))
-        assert price(problem, nest, slow).bottleneck == "memory"
+        assert compute_price(problem, nest, slow).bottleneck == "memory"
 
 
 class TestRagged:
@@ -194,7 +198,7 @@ class TestRagged:
         order = first + "mnk".replace(first, "")
         nest = Nest.of(problem, [("register", "mnk", tile), ("memory", order, sizes)])
         room = sum(tile[i] * tile[j] for i, j in ("mn", "mk", "kn")) + tile["m"] * tile["n"]
-        cost = price(problem, nest, make_machine((8 * room,), line=8))
+        cost = compute_price(problem, nest, make_machine((8 * room,), line=8))
         assert elements(cost.level("memory").moved) == pytest.approx(self.brute(sizes, tile, order))
         assert cost.calls == prod(ceil(sizes[i] / t) for i, t in tile.items())
 
@@ -218,7 +222,9 @@ class TestOutput:
     def volumes(self, output):
         problem = Problem.of("mn-mk-kn", {"m": 32, "n": 48, "k": 64})
         bands = [("register", "mnk", 8), ("L1", "mnk", 16), ("memory", "mnk", dict(problem.sizes))]
-        cost = price(problem, Nest.of(problem, bands, output=output), make_machine((8192,), line=8))
+        cost = compute_price(
+            problem, Nest.of(problem, bands, output=output), make_machine((8192,), line=8)
+        )
         return problem.bytes[0], [level.volumes[0] for level in cost.levels], cost
 
     def test_an_accumulated_output_weighs_two(self):
@@ -253,14 +259,16 @@ class TestPacking:
             ("L3", near_order, {"m": 48, "n": 32, "k": 40}),
             ("memory", order, SIZES),
         ]
-        return price(problem, Nest.of(problem, bands, packed), make_machine())
+        return compute_price(problem, Nest.of(problem, bands, packed), make_machine())
 
     def test_a_copy_of_everything_is_made_once(self):
         """Eq. 10: a buffer that holds the whole operand packs each element once."""
         problem = Problem.of("mn-mk-kn", SIZES)
         bands = [("register", "mnk", 8), ("L1", "mnk", dict(SIZES))]
         bands.append(("memory", "mnk", dict(SIZES)))
-        packed = price(problem, Nest.of(problem, bands, ("L1", "L1")), make_machine((4096,))).packed
+        packed = compute_price(
+            problem, Nest.of(problem, bands, ("L1", "L1")), make_machine((4096,))
+        ).packed
         assert packed == (96 * 80, 80 * 64)
 
     @pytest.mark.parametrize(
@@ -331,7 +339,7 @@ class TestSmallest:
         problem = Problem.of("mn-mk-kn", sizes)
         whole = {i: max(1, n) for i, n in sizes.items()}
         nest = Nest.of(problem, [("register", "mnk", 4), ("memory", "mnk", whole)])
-        cost = price(problem, nest, make_machine())
+        cost = compute_price(problem, nest, make_machine())
         assert (cost.calls, cost.compute, cost.packed) == (0, 0, (0, 0))
         for level in cost.levels:
             assert level.volumes == (8 * sizes["m"] * sizes["n"], 0, 0)
@@ -341,7 +349,7 @@ class TestSmallest:
     def test_one_iteration_moves_one_of_each(self, problem, levels):
         """Extents of 1 move one element of every tensor at every level."""
         nest = Nest.of(problem, [("register", "", 1), ("memory", "", 1)])
-        cost = price(problem, nest, make_machine((4096,) * levels, line=1))
+        cost = compute_price(problem, nest, make_machine((4096,) * levels, line=1))
         assert cost.calls == 1
         for level in cost.levels:
             assert level.moved == (problem.itemsize,) * len(problem.spec.tensors)

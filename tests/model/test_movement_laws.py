@@ -16,7 +16,7 @@ from tilesolve.contractions.spec import Spec
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import touched_bytes
 from tilesolve.model.nest import Nest
-from tilesolve.model.price import price, stores
+from tilesolve.model.price import compute_price, list_levels
 
 HUGE = 2**50
 
@@ -59,7 +59,7 @@ capacity_lists = st.lists(st.integers(8, 2000), min_size=5, max_size=5).map(sort
 def test_endless_caches_move_each_tensor_once(drawn):
     """With room for everything each level's misses are the tensors' footprints."""
     problem, nest = drawn
-    cost = price(problem, nest, toy_for(nest, [HUGE] * 5))
+    cost = compute_price(problem, nest, toy_for(nest, [HUGE] * 5))
     whole = {i: float(n) for i, n in problem.sizes.items()}
     once = list(touched_bytes(problem, whole))
     assert len(cost.levels) == len(nest.bands) - 1
@@ -71,7 +71,7 @@ def test_endless_caches_move_each_tensor_once(drawn):
 def test_without_caches_every_access_moves(drawn):
     """With room for less than an element each iteration moves one of every tensor."""
     problem, nest = drawn
-    cost = price(problem, nest, toy_for(nest, [1] * 5))
+    cost = compute_price(problem, nest, toy_for(nest, [1] * 5))
     accesses = prod(problem.sizes.values()) * problem.itemsize
     for level in cost.levels[1:]:
         assert level.moved == pytest.approx([accesses] * len(problem.spec.tensors))
@@ -82,7 +82,9 @@ def test_more_capacity_never_costs_more(drawn, capacities, data):
     """Every tensor's misses fall or stay as a level grows."""
     problem, nest = drawn
     more = [room + data.draw(st.integers(0, 2000)) for room in capacities]
-    small, large = (price(problem, nest, toy_for(nest, rooms)) for rooms in (capacities, more))
+    small, large = (
+        compute_price(problem, nest, toy_for(nest, rooms)) for rooms in (capacities, more)
+    )
     for before, after in zip(small.levels, large.levels, strict=True):
         for was, now in zip(before.moved, after.moved, strict=True):
             assert now <= was * (1 + 1e-12)
@@ -94,7 +96,7 @@ def test_misses_lie_between_footprint_and_accesses(drawn, capacities):
     problem, nest = drawn
     whole = {i: float(n) for i, n in problem.sizes.items()}
     accesses = prod(problem.sizes.values()) * problem.itemsize
-    for level in price(problem, nest, toy_for(nest, capacities)).levels:
+    for level in compute_price(problem, nest, toy_for(nest, capacities)).levels:
         for once, size in zip(touched_bytes(problem, whole), level.moved, strict=True):
             assert once * (1 - 1e-9) <= size <= accesses * (1 + 1e-9)
 
@@ -103,7 +105,7 @@ def test_misses_lie_between_footprint_and_accesses(drawn, capacities):
 def test_farther_levels_move_no_more(drawn, capacities):
     """Where capacities grow outwards, each level misses at most what the nearer one does."""
     problem, nest = drawn
-    caches = price(problem, nest, toy_for(nest, capacities)).levels[1:]
+    caches = compute_price(problem, nest, toy_for(nest, capacities)).levels[1:]
     for near, far in pairwise(caches):
         for close, distant in zip(near.moved, far.moved, strict=True):
             assert distant <= close * (1 + 1e-12)
@@ -120,5 +122,5 @@ def test_a_victim_cache_is_priced_by_the_sum_of_capacities(drawn, capacities, da
         summed.append(room if inclusive else room + summed[-1])
     exclusive = make_machine(tuple(rooms), line=1, inclusive=tuple(kept))
     inclusive = make_machine(tuple(summed), line=1)
-    assert price(problem, nest, exclusive) == price(problem, nest, inclusive)
-    assert [place.capacity for place in stores(exclusive)[1:]] == summed
+    assert compute_price(problem, nest, exclusive) == compute_price(problem, nest, inclusive)
+    assert [place.capacity for place in list_levels(exclusive)[1:]] == summed

@@ -19,7 +19,7 @@ from tilesolve.model import polyhedra
 from tilesolve.model.iterations import boxes_between, loops_of, whole
 from tilesolve.model.nest import Nest
 from tilesolve.model.polyhedra import share_of_windows
-from tilesolve.model.price import price
+from tilesolve.model.price import compute_price
 from tilesolve.model.set_costs import cost_of_reuses, cost_of_sets, fill_levels, knows_latencies
 from tilesolve.model.touched import count_elements, count_lines
 from tilesolve.model.working_sets import Reuse, find_reuses, find_shared
@@ -306,7 +306,7 @@ def test_costs_by_sets_are_sums_over_levels():
     problem = Problem.of("mn-mk-kn", 96)
     nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "nmk", 96)])
     found = find_reuses(problem, nest, MACHINE)
-    cost = price(problem, nest, MACHINE)
+    cost = compute_price(problem, nest, MACHINE)
     rates = {level.name: level.bandwidth for level in MACHINE.levels}
     around = [one.count * one.least / rates[one.level] for one in found if one.over]
     assert cost_of_reuses(found, cost, MACHINE) == pytest.approx(cost.compute + sum(around))

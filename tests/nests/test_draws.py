@@ -9,12 +9,12 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
+from tilesolve.nests.arithmetic import arithmetic_seconds, count_trips
 from tilesolve.nests.draws import draw_tilings
 from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
-from tilesolve.nests.steps import arithmetic_seconds, count_trips
 
 MACHINE = Machine.load("i7-6700k")
 MATMUL = "C[i,j] += A[i,k] * B[k,j]"

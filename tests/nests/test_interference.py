@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tilesolve.constants.policy import NEST_CROWD_RATIO
 from tilesolve.machine.level import Level
-from tilesolve.nests.interference import CacheSets, crowded_share, largest_height
+from tilesolve.nests.interference import CacheSets, conflict_share, largest_height
 
 L1, L2 = Level("L1", 32768, 1e11, ways=8), Level("L2", 262144, 1e11, ways=8)
 
@@ -101,6 +101,6 @@ def test_a_box_is_crowded_where_sets_have_more_of_its_lines_than_ways(cache, axe
     held = Counter(line % cache.sets for line in lines)
     over = sum(count for count in held.values() if count > cache.ways)
     if prod(sides[:-1]) * across > NEST_CROWD_RATIO * cache.sets * cache.ways:
-        assert crowded_share(cache, sides, strides) == 1.0
+        assert conflict_share(cache, sides, strides) == 1.0
     else:
-        assert crowded_share(cache, sides, strides) == pytest.approx(over / len(lines))
+        assert conflict_share(cache, sides, strides) == pytest.approx(over / len(lines))

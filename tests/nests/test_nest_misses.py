@@ -16,7 +16,7 @@ from tilesolve.nests.price import price_nest
 from tilesolve.nests.programs import write_program
 from tilesolve.nests.setting import make_setting
 from tilesolve.nests.shapes import tiled_nest
-from tilesolve.nests.temporal import TemporalTiles, all_ends, order_loops
+from tilesolve.nests.temporal import TemporalTiles, list_boundary_loops, order_loops
 from tilesolve.simulation.cache_simulator import CacheShape
 
 LINE, COLUMNS = 64, 64
@@ -54,14 +54,14 @@ def draw_nest(rng, most_columns=5 * COLUMNS):
     computation = bind_stages(stages, sizes, "float32")
     setting = make_setting(computation, stages[0], MACHINE)
     for _ in range(300):
-        ends = rng.choice(list(all_ends(setting)))
+        ends = rng.choice(list(list_boundary_loops(setting)))
         tiles = dict(sizes)
         for letter in setting.tiled:
             least = COLUMNS if letter == column else 1
             tile = round(least * (sizes[letter] / least) ** rng.random())
             whole = letter != column or tile == sizes[letter]
             tiles[letter] = tile if whole else tile // setting.step * setting.step
-        if setting.fits(tiles, ends.o, None):
+        if setting.fits(tiles, ends.outermost_point, None):
             orders = order_loops(setting, ends, tiles)
             found = TemporalTiles(ends, tiles, 0.0, *orders)
             return computation, tiled_nest(stages[0], sizes, found)
@@ -100,7 +100,7 @@ def test_the_addresses_are_those_that_the_program_touches(text):
     sizes = {x: extent for x, extent in {"i": 7, "j": 9, "k": 5}.items() if x in stage.letters}
     computation = bind_stages([stage], sizes, "float32")
     setting = make_setting(computation, stage, MACHINE)
-    ends = next(iter(all_ends(setting)))
+    ends = next(iter(list_boundary_loops(setting)))
     tiles = {x: max(n // 2, 1) for x, n in computation.sizes.items()}
     found = TemporalTiles(ends, tiles, 0.0, *order_loops(setting, ends, tiles))
     nest = tiled_nest(stage, dict(computation.sizes), found)

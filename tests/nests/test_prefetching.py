@@ -8,7 +8,7 @@ from tilesolve.constants.policy import LATER_LINE_SHARE
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
-from tilesolve.model.price import stores
+from tilesolve.model.price import list_levels
 from tilesolve.nests.reuse import first_misses, second_misses
 from tilesolve.nests.setting import make_setting
 from tilesolve.nests.temporal import enumerate_tiles
@@ -36,7 +36,7 @@ def test_misses_cost_what_the_level_behind_says():
     """Of the first cache by the start of the second one, and so on; lines by their bandwidth."""
     plain, timed = setting(MACHINE).weights, setting(changed("L2", start=5e-9)).weights
     assert (plain.later_first, plain.later_second) == (LATER_LINE_SHARE, LATER_LINE_SHARE)
-    (place,) = [place for place in stores(MACHINE) if place.server == "L2"]
+    (place,) = [place for place in list_levels(MACHINE) if place.server == "L2"]
     line = place.line / (place.read or place.bandwidth)
     assert timed.first == pytest.approx(5e-9 + line)
     assert timed.later_first == pytest.approx(line / (5e-9 + line))
@@ -88,7 +88,7 @@ def test_the_longer_starts_are_the_fewer_runs_tiles_have(text):
         one = setting(MACHINE.replace(levels=levels), text=text, extent=777)
         best = enumerate_tiles(one)[0]
         near = first_misses(one.references, best.tiles, one.extents, 64)
-        far = second_misses(one.references, best.tiles, one.extents, best.ends.n, 64)
+        far = second_misses(one.references, best.tiles, one.extents, best.ends.innermost_tile, 64)
         counts.append(near + far)
     assert counts == sorted(counts, reverse=True)
     assert counts[-1] < counts[0]

@@ -13,7 +13,7 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Access, Axis
-from tilesolve.model.walk import walk
+from tilesolve.model.walk import walk_loops
 from tilesolve.nests.references import find_references
 from tilesolve.nests.relaxed import relax_tiles, solve_tiles
 from tilesolve.nests.reuse import (
@@ -25,7 +25,7 @@ from tilesolve.nests.reuse import (
     second_working_set,
 )
 from tilesolve.nests.setting import make_setting
-from tilesolve.nests.temporal import all_ends, cost_of, enumerate_tiles, order_loops
+from tilesolve.nests.temporal import cost_of, enumerate_tiles, list_boundary_loops, order_loops
 
 MACHINE = Machine.load("i7-6700k")
 NEAR, FAR, *OTHERS = MACHINE.levels
@@ -75,7 +75,7 @@ def test_tiles_of_the_matrix_product_on_the_thesis_s_caches(extent, sets, tiles)
     """One thread's choice, two threads a core; for powers of two the reading of sets decides."""
     found = enumerate_tiles(setting(MATMUL, extent, threads_per_core=2, sets=sets))[0]
     assert found.tiles == tiles
-    assert (found.ends.o, found.ends.n) == ("k", "i")
+    assert (found.ends.outermost_point, found.ends.innermost_tile) == ("k", "i")
 
 
 def brute_force(one):
@@ -91,8 +91,8 @@ def brute_force(one):
     ]
     grid = np.array(list(product(*sizes)))
     tiles = dict(zip(one.extents, grid.T, strict=True))
-    for ends in all_ends(one):
-        good = one.fits(tiles, ends.o, ends.threads)
+    for ends in list_boundary_loops(one):
+        good = one.fits(tiles, ends.outermost_point, ends.threads)
         if good.any():
             best = min(best, cost_of(one, ends, tiles)[good].min())
     return best
@@ -114,7 +114,7 @@ def test_the_geometric_program_comes_near_trying_everything(text, extent):
     """Whole tiles of small problems on small caches cost at most 2 % more."""
     one = setting(text, extent, SMALL)
     found = solve_tiles(one)[0]
-    assert one.fits(found.tiles, found.ends.o, found.ends.threads)
+    assert one.fits(found.tiles, found.ends.outermost_point, found.ends.threads)
     assert found.cost <= 1.02 * brute_force(one)
 
 
@@ -125,7 +125,7 @@ def test_the_geometric_program_comes_near_the_enumeration(text, extent, mode):
     """Its whole tiles fit, and cost at most 1 % more."""
     one = setting(text, extent, threads=4, mode=mode, threads_per_core=2)
     found, best = solve_tiles(one)[0], enumerate_tiles(one)[0]
-    assert one.fits(found.tiles, found.ends.o, found.ends.threads)
+    assert one.fits(found.tiles, found.ends.outermost_point, found.ends.threads)
     assert best.cost <= found.cost <= 1.01 * best.cost
 
 
@@ -137,7 +137,7 @@ def test_the_relaxed_optimum_is_no_worse_than_any_whole_tile(mode):
         one, sets=tuple(tuple(replace(c, sets=1, ways=1 << 20) for c in pair) for pair in one.sets)
     )
     best = enumerate_tiles(free)[0]
-    relaxed = [relax_tiles(free, ends, capped=False) for ends in all_ends(free)]
+    relaxed = [relax_tiles(free, ends, capped=False) for ends in list_boundary_loops(free)]
     least = min(found.cost for found in relaxed)
     assert least <= best.cost * (1 + 1e-6)
     assert solve_tiles(free)[0].cost <= 1.01 * best.cost
@@ -149,10 +149,10 @@ def test_tiles_obey_every_limit(text, extent):
     """Working sets, rows that would evict one another, and a trip for each thread (4.13)."""
     one = setting(text, extent, threads=8, threads_per_core=2)
     found = enumerate_tiles(one)[0]
-    o, threads = found.ends.o, found.ends.threads
+    o, threads = found.ends.outermost_point, found.ends.threads
     assert first_working_set(one.references, found.tiles, o, 64) <= 32768
     assert second_working_set(one.references, found.tiles) <= 131072
-    assert all(excess <= 0 for excess in one.crowded(found.tiles, o).values())
+    assert all(excess <= 0 for excess in one.conflicts(found.tiles, o).values())
     assert extent // found.tiles[threads] >= 8
     assert found.inter[0] == threads
     assert threads in one.output
@@ -161,7 +161,7 @@ def test_tiles_obey_every_limit(text, extent):
 def test_threads_never_divide_a_letter_of_the_sum():
     """They would add to the same elements."""
     one = setting(MATMUL, 512, threads=4)
-    assert {ends.threads for ends in all_ends(one)} <= {"i", "j"}
+    assert {ends.threads for ends in list_boundary_loops(one)} <= {"i", "j"}
 
 
 def test_the_order_is_the_nearest_of_all():
@@ -170,7 +170,11 @@ def test_the_order_is_the_nearest_of_all():
     found = enumerate_tiles(one)[0]
     for inter in permutations("ijk"):
         for intra in permutations("ijk"):
-            if (inter[-1], intra[0], intra[-1]) == (found.ends.n, found.ends.o, "j"):
+            if (inter[-1], intra[0], intra[-1]) == (
+                found.ends.innermost_tile,
+                found.ends.outermost_point,
+                "j",
+            ):
                 assert found.distance <= order_cost(inter, intra, found.tiles, one.extents)
 
 
@@ -181,7 +185,7 @@ def test_the_convolution_s_seven_letters_are_solved_for():
     found = solve_tiles(one)[0]
     assert one.tiled == ("x", "n", "k", "y", "c")
     assert (found.tiles["r"], found.tiles["s"]) == (3, 3)
-    assert one.fits(found.tiles, found.ends.o, found.ends.threads)
+    assert one.fits(found.tiles, found.ends.outermost_point, found.ends.threads)
     assert set(found.intra) == set(sizes)
     assert found.intra[-1] == "x"
 
@@ -213,9 +217,14 @@ def test_reads_at_several_offsets_touch_their_union_once():
 def test_orders_of_many_letters_end_where_they_must():
     """Five letters: the loops that decide keep their places."""
     one = setting("O[n,k,y,x] += I[n,c,y,x] * W[k,c]", 64, threads=2)
-    for ends in list(all_ends(one))[:5]:
+    for ends in list(list_boundary_loops(one))[:5]:
         inter, intra, _ = order_loops(one, ends, dict.fromkeys(one.extents, 16))
-        assert (inter[0], inter[-1], intra[0], intra[-1]) == (ends.threads, ends.n, ends.o, "x")
+        assert (inter[0], inter[-1], intra[0], intra[-1]) == (
+            ends.threads,
+            ends.innermost_tile,
+            ends.outermost_point,
+            "x",
+        )
 
 
 def test_cost_is_the_weighted_sum_of_misses():
@@ -245,8 +254,8 @@ def test_the_walk_over_runs_gives_the_thesis_s_misses(tiles, counts, inter, intr
     for letter, trips in loops:
         boxes.append({**boxes[-1], letter: boxes[-1][letter] * trips})
     rows = [[prod(one.reaches(box)[:-1]) for box in boxes] for one in references]
-    near = walk(references, loops, rows, lambda _, outer: outer < 3)
-    far = walk(references, loops, rows, lambda _, outer: outer < 4)
+    near = walk_loops(references, loops, rows, lambda _, outer: outer < 3)
+    far = walk_loops(references, loops, rows, lambda _, outer: outer < 4)
     assert sum(near) == pytest.approx(first_misses(references, tile, extents, 64))
     # A run that a trip of `n` makes longer is a new one in the thesis, the same one in the walk.
     if inter[-1] == "i":

@@ -16,16 +16,16 @@ from tilesolve.contractions.suites import suite
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import accesses_of, touched_bytes
-from tilesolve.model.formulas import tile
+from tilesolve.model.formulas import name_tile
 from tilesolve.model.fused import Fused, fuse
 from tilesolve.model.loop_tree import copies_of, tree_of_bands
 from tilesolve.model.nest import Nest
-from tilesolve.model.price import price, stores
-from tilesolve.model.traffic import Store, traffic
-from tilesolve.planning.geometric.loop_choices import choices, innermost_classes
+from tilesolve.model.price import compute_price, list_levels
+from tilesolve.model.traffic import LevelView, count_traffic
+from tilesolve.planning.geometric.loop_choices import innermost_classes, list_choices
 from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.relaxation import optimum, relax
-from tilesolve.planning.geometric.tilings import bands
+from tilesolve.planning.geometric.tilings import list_bands
 from tilesolve.planning.setting import Setting
 
 KERNEL = Microkernel(rows=4, columns=2)
@@ -68,7 +68,7 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
     boxes = [unit, *tiles]
     pace = data.draw(st.sampled_from([None, 0.5, 2.0]))
     places = [
-        Store(
+        LevelView(
             "register" if at == 0 else f"L{at}",
             # Room for what the next loop brings, slices and sources, but for no larger tile.
             (3 if at else 1) * held(fused.problem, box),
@@ -95,13 +95,15 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
             touched = sum(prod(sides[i] for i in one.letters) for one in fused.problem.spec.tensors)
             assume(touched * fused.problem.itemsize > place.capacity)
     program = formulate(setting, choice)
-    values = {tile(at, i, levels): float(t) for at, b in enumerate(boxes) for i, t in b.items()}
+    values = {
+        name_tile(at, i, levels): float(t) for at, b in enumerate(boxes) for i, t in b.items()
+    }
     found = {name: amount.at(values) for name, amount in program.times.items()}
 
     call = {i: tiles[0][i] if i in fused.reduced else unit[i] for i in unit}
     boxes = (call, *tiles, whole)
-    tree = tree_of_bands(fused.problem, bands(setting, choice), boxes, packed, output)
-    exact = traffic(tree, places)
+    tree = tree_of_bands(fused.problem, list_bands(setting, choice), boxes, packed, output)
+    exact = count_traffic(tree, places)
     told = 1 if "[" in spec else len(places)
     for place, volumes in zip(places[:told], exact.volumes[:told], strict=True):
         loads = place.bandwidth * min(1.0, pace or 1.0)
@@ -121,7 +123,7 @@ def held(problem, box):
 def test_limits_are_capacity_and_ways():
     """A tile within the relaxed Eq. 9 keeps the sum of whole ways within one way a tensor."""
     machine = Machine.load("e5-2680v4")
-    setting = make_setting(Problem.of("ab-ac-cb", 512), stores(machine))
+    setting = make_setting(Problem.of("ab-ac-cb", 512), list_levels(machine))
     limits = formulate(setting, ("K", "M", "N")).limits
     tiles = {"T1_M": 4.0, "T1_N": 2.0, "T1_K": 256.0}
     sizes = {"A": 8 * 4 * 256, "B": 8 * 2 * 256, "C": 8 * 4 * 2}
@@ -133,7 +135,7 @@ def test_limits_are_capacity_and_ways():
 
 def test_a_level_without_tile_passes_everything_on():
     """With no loops around a tile the next level's tile, and what it takes in, are the same."""
-    setting = make_setting(Problem.of("ab-ac-cb", 512), stores(Machine.load("e5-2680v4")))
+    setting = make_setting(Problem.of("ab-ac-cb", 512), list_levels(Machine.load("e5-2680v4")))
     program = formulate(setting, ("M", None, "N"))
     assert program.aliases["T3_M"] == program.aliases["T2_M"] == "T2_M"
     assert "capacity_L3" not in program.limits
@@ -146,7 +148,7 @@ def test_a_level_without_tile_passes_everything_on():
 def test_a_contraction_has_one_optimum_from_any_start():
     """The program in logarithms is convex: all starts arrive at the same time."""
     problem = Problem.of("abcd-aebf-dfce", 72)
-    setting = make_setting(problem, stores(Machine.load("i7-6700k")), ("L3", "L3"))
+    setting = make_setting(problem, list_levels(Machine.load("i7-6700k")), ("L3", "L3"))
     for choice in [("M", "N", "M"), ("K", "K", "K"), ("N", None, "K")]:
         found = optimum(formulate(setting, choice), choice, starts=5)
         assert found.spread < 1e-5
@@ -154,7 +156,7 @@ def test_a_contraction_has_one_optimum_from_any_start():
 
 def test_the_model_can_be_written_for_another_solver(tmp_path):
     """The Pyomo model is printable and goes to a file."""
-    setting = make_setting(Problem.of("ab-ac-cb", 512), stores(Machine.load("i7-6700k")))
+    setting = make_setting(Problem.of("ab-ac-cb", 512), list_levels(Machine.load("i7-6700k")))
     model = formulate(setting, ("M", "N", "M")).model()
     path = tmp_path / "tiling.nl"
     model.write(str(path))
@@ -195,8 +197,10 @@ def test_classes_are_never_worse_than_single_loops(name):
     machine = Machine.load("e5-2680v4")
     singles, home = loose(problem)
     kernel = Microkernel(rows=1, columns=1)
-    per_letter = Setting(singles, stores(machine), kernel, 1e9, 1e9, (None, None), "accumulate")
-    per_class = make_setting(problem, stores(machine), kernel=kernel)
+    per_letter = Setting(
+        singles, list_levels(machine), kernel, 1e9, 1e9, (None, None), "accumulate"
+    )
+    per_class = make_setting(problem, list_levels(machine), kernel=kernel)
     random.seed(name)
     letters = [i for i in problem.spec.letters if problem.sizes[i] > 1]
     programs = {i: formulate(per_letter, (innermost_alone(problem, home, i),) * 3) for i in letters}
@@ -231,7 +235,9 @@ def test_the_optimum_over_classes_is_that_of_all_permutations(name):
     singles, home = loose(problem)
     kernel = Microkernel(rows=1, columns=1)
     letters = [i for i in problem.spec.letters if problem.sizes[i] > 1]
-    per_letter = Setting(singles, stores(machine), kernel, 1e12, 1e9, (None, None), "accumulate")
+    per_letter = Setting(
+        singles, list_levels(machine), kernel, 1e12, 1e9, (None, None), "accumulate"
+    )
     per_class = Setting(fuse(problem), *per_letter_rest(per_letter))
     best = min(
         optimum(formulate(per_letter, choice), choice).seconds
@@ -287,14 +293,14 @@ def test_class_orders_are_as_good_as_all_permutations_by_exact_price(spec):
                 nest = Nest.of(
                     problem, [("register", "", 1), ("L1", "", box), ("memory", order, 4)]
                 )
-                moved = price(problem, nest, machine).level("memory").volume
+                moved = compute_price(problem, nest, machine).level("memory").volume
                 best[kind] = min(best[kind], moved)
     assert best["classes"] == best["all"]
 
 
 def test_every_choice_is_listed_once():
     """27 class choices, and those where a level has no tile of its own."""
-    setting = make_setting(Problem.of("ab-ac-cb", 512), stores(Machine.load("i7-6700k")))
-    found = choices(setting)
+    setting = make_setting(Problem.of("ab-ac-cb", 512), list_levels(Machine.load("i7-6700k")))
+    found = list_choices(setting)
     assert len(set(found)) == len(found) == 48
     assert sum(None not in choice for choice in found) == 27

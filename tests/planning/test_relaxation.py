@@ -15,11 +15,11 @@ from tilesolve.contractions.suites import suite
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
-from tilesolve.model.price import stores
-from tilesolve.model.traffic import Store
+from tilesolve.model.price import list_levels
+from tilesolve.model.traffic import LevelView
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric import strategy
-from tilesolve.planning.geometric.loop_choices import choices
+from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.program import bounding, formulate
 from tilesolve.planning.geometric.relaxation import optimum, refine, relax
 from tilesolve.planning.setting import Setting
@@ -30,7 +30,7 @@ CASES = ["abcd-ea-ebcd", "abcdef-degb-gfac", "ab-acd-dbc"]
 
 def make_setting(problem, machine, rate=None):
     """Return the setting that plans use, at another arithmetic rate if one is given."""
-    places = stores(machine)
+    places = list_levels(machine)
     kernel = Microkernel(8, 6)
     copies = (places[-1].name,) * len(problem.spec.operands)
     peak = rate or machine.peak(problem.dtype)
@@ -43,7 +43,7 @@ def test_pruning_leaves_out_nothing_better(name, rate):
     """Solving all choices finds nothing faster than the pruned search, memory-bound or not."""
     setting = make_setting(suite("tccg")[name], Machine.load("e5-2680v4"), rate)
     found = relax(setting)
-    everything = [optimum(formulate(setting, c), c).seconds for c in choices(setting)]
+    everything = [optimum(formulate(setting, c), c).seconds for c in list_choices(setting)]
     assert found.considered == len(everything)
     assert found.solved + found.pruned == found.considered
     assert found.best.seconds <= min(everything) * (1 + 2 * SOLVER_TOLERANCE)
@@ -67,7 +67,7 @@ def test_where_nothing_moves_twice_one_choice_stands_for_all(spec, size, machine
     found = relax(setting)
     assert found.solved == 1
     assert found.pruned == found.considered - 1
-    everything = [optimum(formulate(setting, c), c) for c in choices(setting)]
+    everything = [optimum(formulate(setting, c), c) for c in list_choices(setting)]
     assert found.best.seconds <= min(one.seconds for one in everything) * (1 + 1e-6)
     assert found.best.score <= min(one.score for one in everything) * (1 + 1e-3)
     assert found.bound <= found.best.seconds * (1 + 1e-6)
@@ -78,7 +78,7 @@ def test_a_bound_is_below_every_choice_it_stands_for(name):
     """The small programs bound every full one with the same loops around that tile."""
     setting = make_setting(suite("tccg")[name], Machine.load("i7-6700k"))
     bounds = {}
-    for choice in choices(setting)[::3]:
+    for choice in list_choices(setting)[::3]:
         full = optimum(formulate(setting, choice), choice).seconds
         for level, first in enumerate(choice, start=1):
             if first is not None:
@@ -135,8 +135,8 @@ def test_elasticities_predict_a_small_change():
 
 def test_no_room_for_the_register_tile_is_an_error():
     """A first cache that cannot hold the register tile's operands is reported as infeasible."""
-    tiny = Store("L1", 64.0, 64, "memory", 1e9)
-    register = Store("register", 512.0, 1, "L1", 2e9)
+    tiny = LevelView("L1", 64.0, 64, "memory", 1e9)
+    register = LevelView("register", 512.0, 1, "L1", 2e9)
     problem = Problem.of("ab-ac-cb", 64)
     setting = Setting(
         fuse(problem), (register, tiny), Microkernel(8, 6), 1e9, 1e9, (None, None), "store"

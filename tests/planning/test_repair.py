@@ -23,9 +23,9 @@ from tilesolve.model.fused import fuse
 from tilesolve.model.lines import run_of
 from tilesolve.model.nest import Nest
 from tilesolve.model.pages import has_aliased_lines
-from tilesolve.model.price import price, stores
-from tilesolve.model.score import score, score_times
-from tilesolve.model.traffic import Store
+from tilesolve.model.price import compute_price, list_levels
+from tilesolve.model.score import score_price, score_times
+from tilesolve.model.traffic import LevelView
 from tilesolve.planning import letter_boxes
 from tilesolve.planning.geometric.integers import (
     _families,
@@ -34,10 +34,10 @@ from tilesolve.planning.geometric.integers import (
     single_tile,
     trivial_tilings,
 )
-from tilesolve.planning.geometric.loop_choices import choices
+from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.strategy import relax
 from tilesolve.planning.geometric.tilings import nest_of, times_of
-from tilesolve.planning.letter_boxes import box, unfuse
+from tilesolve.planning.letter_boxes import box_letters, shape_box
 from tilesolve.planning.setting import Setting
 from tilesolve.plans.plan import plan
 
@@ -106,7 +106,7 @@ def test_where_nothing_moves_twice_no_tiling_takes_less(spec, size, machine):
     ]
     tilings = [chains for chains in every if nested(setting, chains)]
     assert len(tilings) > 1
-    for choice in choices(setting):
+    for choice in list_choices(setting):
         times = times_of(setting, choice, tilings)
         assert (times >= (1 - 1e-9) * np.array(one.times)[:, None]).all()
 
@@ -254,7 +254,7 @@ def brute_force(setting):
     """Return the best score over all choices and all nested tiles of a small problem."""
     sizes = setting.fused.problem.sizes
     best = np.inf
-    for choice in choices(setting):
+    for choice in list_choices(setting):
         per_index = []
         for index, extent in sizes.items():
             unit = setting.smallest(index)
@@ -290,13 +290,13 @@ def score_of(setting, choice, chains):
             for level in MACHINE.levels
         )
     )
-    cost = price(
+    cost = compute_price(
         setting.fused.problem,
         nest_of(setting, choice, chains),
         machine,
         microkernel=setting.microkernel,
     )
-    return score(cost, setting.overlap)
+    return score_price(cost, setting.overlap)
 
 
 def small_machine(*capacities):
@@ -330,7 +330,7 @@ def against_brute_force(problem, machine, monkeypatch):
     copies = (None,) * len(problem.spec.operands)
     setting = Setting(
         fuse(problem),
-        stores(machine),
+        list_levels(machine),
         kernel,
         machine.peak("float64"),
         machine.frequency,
@@ -357,7 +357,10 @@ def test_tiles_that_cannot_fit_are_refused():
     from tilesolve.contractions.errors import SolverError
 
     problem = Problem.of("ab-ac-cb", 64)
-    places = (Store("register", 512.0, 1, "L1", 2e9), Store("L1", 150.0, 64, "memory", 1e9, 2))
+    places = (
+        LevelView("register", 512.0, 1, "L1", 2e9),
+        LevelView("L1", 150.0, 64, "memory", 1e9, 2),
+    )
     setting = Setting(fuse(problem), places, Microkernel(4, 4), 1e9, 1e9, (None, None), "store")
     tiles = {"T1_M": 4.0, "T1_N": 4.0, "T1_K": 1.0}
     with pytest.raises(SolverError, match="L1 holds 150"):
@@ -382,7 +385,7 @@ def test_boxes_nest_and_stay_within_the_tile(extents, target, inner, weight, mos
     tensors, size = problem.spec.tensors, max(target, volume)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(letter_boxes, "BOXES_AT_ONCE", most)
-        found = box(problem, letters, small, size, 64, tensors, weight)
+        found = shape_box(problem, letters, small, size, 64, tensors, weight)
     assert np.prod(list(found.values())) <= max(target, volume)
     for i, side in found.items():
         assert small[i] <= side <= sizes[i]
@@ -403,7 +406,7 @@ def test_boxes_begin_on_lines_where_they_can(lines, target, inner, even):
     sizes = {"a": even * lines[0], "b": even * lines[1]}
     problem = Problem.of("xy-xab-yba", sizes | {"x": 3, "y": 3})
     small = {"a": 1, "b": inner}
-    found = box(problem, "ab", small, target, 64, problem.spec.tensors)
+    found = shape_box(problem, "ab", small, target, 64, problem.spec.tensors)
     for i, side in found.items():
         whole = gcd(sizes[i], 8)
         assert side < whole or side == sizes[i] or side % whole == 0
@@ -414,7 +417,7 @@ def test_boxes_end_with_half_a_line_at_worst_where_extents_do():
     sizes = {"a": 312, "b": 312, "c": 24, "d": 312}
     problem = Problem.of("abc-bda-dc", sizes, "float32")
     small, known = {"a": 1, "b": 8}, {"c": 24, "d": 312}
-    found = box(problem, "ab", small, 256, 64, problem.spec.tensors, known=known)
+    found = shape_box(problem, "ab", small, 256, 64, problem.spec.tensors, known=known)
     assert found == {"a": 32, "b": 8}
 
 
@@ -425,7 +428,7 @@ def test_boxes_of_very_many_letters(order):
     other = letters if order == "as they stand" else letters[::-1]
     problem = Problem.of(f"YZ-Y{letters}-Z{other}", dict.fromkeys(letters, 2) | {"Y": 1, "Z": 1})
     ones = dict.fromkeys(letters, 1)
-    found = box(problem, letters, ones, 1 << 14, 64, problem.spec.tensors)
+    found = shape_box(problem, letters, ones, 1 << 14, 64, problem.spec.tensors)
     assert np.prod(list(found.values())) == 1 << 14
     assert {found[i] for tensor in (letters, other) for i in tensor[-3:]} == {2}
 
@@ -515,7 +518,7 @@ def test_boxes_know_the_letters_that_tiles_cover():
         ("L1", "N", {"M": 11, "N": 8, "K": 2120}),
         ("memory", "N", dict(fused.problem.sizes)),
     ]
-    nest = unfuse(problem, fused, Nest.of(fused.problem, tiles), 64)
+    nest = box_letters(problem, fused, Nest.of(fused.problem, tiles), 64)
     assert run_of(problem, problem.spec.operands[1], dict(nest.bands[0].box)) >= 4 * 64
 
 
@@ -532,7 +535,7 @@ def test_register_tiles_have_whole_blocks_of_what_is_packed(name):
         ("L2", "N", {index: 4 * size for index, size in small.items()}),
         ("memory", "N", dict(fused.problem.sizes)),
     ]
-    nest = unfuse(problem, fused, Nest.of(fused.problem, tiles, packed=("L2", "L2")), 64, 8)
+    nest = box_letters(problem, fused, Nest.of(fused.problem, tiles, packed=("L2", "L2")), 64, 8)
     for operand in problem.spec.operands:
         unit = operand.letters[-1]
         index = next(one for one, letters in fused.groups if unit in letters)
@@ -548,7 +551,7 @@ def test_unfused_nests_cover_the_problem():
     problem = Problem.of("abcd-aebf-dfce", 72)
     fused = fuse(problem)
     tiles = [("L1", "K", {"M": 144, "N": 8, "K": 256}), ("memory", "M", 5184)]
-    nest = unfuse(problem, fused, Nest.of(fused.problem, tiles), 64)
+    nest = box_letters(problem, fused, Nest.of(fused.problem, tiles), 64)
     nest.check(problem)
     assert "".join(nest.bands[1].order) in {"badcfe", "bafedc"} or nest.bands[1].order[:2] in {
         ("a", "b"),
@@ -569,7 +572,7 @@ def test_unfused_nests_cover_the_problem():
 def test_between_equal_boxes_packing_copies_unless_lines_of_c_meet(case, letters, known, expected):
     problem = suite("tccg")[case]
     inner = dict.fromkeys(letters, 1)
-    found = box(problem, letters, inner, 4, 64, [problem.spec.output], known=known)
+    found = shape_box(problem, letters, inner, 4, 64, [problem.spec.output], known=known)
     assert found == expected
     along = {**known, "a": 4}
     strides = {i: step for i, step in problem.strides(0).items() if i in along}

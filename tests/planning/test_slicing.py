@@ -49,12 +49,12 @@ def test_loops_are_those_of_the_paper(schedule, loops, packed):
     problem = Problem.of("nkw-nc[w+r]-kcr", "n=2 k=96 w=128 c=64 r=3", "float32")
     found = nest(Slices(schedule, 16, 2, 3), problem)
     assert looping(found) == loops
-    assert (found.packed, found.kinds) == (packed, ("strips", "strips"))
+    assert (found.packed, found.kinds) == (packed, ("micro-panels", "micro-panels"))
     call, *_, whole = found.bands
     assert dict(call.box) == {"n": 1, "k": 6, "w": 16, "c": 16, "r": 3}
     assert dict(whole.box) == dict(problem.sizes)
     constant = nest(Slices(schedule, 16, 2, 3), replace(problem, constant=(2,)))
-    assert (constant.packed, constant.kinds) == ((packed[0], None), ("strips", "prepared"))
+    assert (constant.packed, constant.kinds) == ((packed[0], None), ("micro-panels", "prepared"))
 
 
 def test_tiles_hold_as_many_as_the_analysis_says():

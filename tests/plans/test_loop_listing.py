@@ -13,7 +13,7 @@ from turns import quick_each
 from tilesolve import Problem, plan
 from tilesolve.bench.cases import find_cases
 from tilesolve.contractions.suites import suite
-from tilesolve.model.price import price, with_passes
+from tilesolve.model.price import compute_price, with_passes
 from tilesolve.planning.layout_policy import policy_of
 from tilesolve.plans.loop_listing import list_loops
 from tilesolve.running.execution import trace_calls
@@ -31,7 +31,9 @@ def check(found):
     """The nest of a solution is what was priced, and what runs and is listed, for all threads."""
     solution = found.solution
     share, machine, threads = solution.share, solution.machine, solution.threads
-    cost = price(share, solution.nest, machine, microkernel=solution.microkernel, threads=threads)
+    cost = compute_price(
+        share, solution.nest, machine, microkernel=solution.microkernel, threads=threads
+    )
     passes = solution.epilogue, machine, threads, solution.partial_outputs
     assert with_passes(cost, share, *passes) == solution.cost
     strides = [solution.problem.strides(tensor) for tensor in range(3)]

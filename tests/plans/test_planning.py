@@ -34,16 +34,16 @@ from tilesolve.model.access import touched_bytes
 from tilesolve.model.lines import lines_of, run_of, run_waste
 from tilesolve.model.loop_tree import tree_of
 from tilesolve.model.nest import Nest
-from tilesolve.model.price import arithmetic, price
-from tilesolve.model.score import score, score_times
-from tilesolve.model.traffic import traffic
+from tilesolve.model.price import arithmetic, compute_price
+from tilesolve.model.score import score_price, score_times
+from tilesolve.model.traffic import count_traffic
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric import integers, select, strategy
 from tilesolve.planning.geometric.integers import repair
 from tilesolve.planning.geometric.relaxation import relax
 from tilesolve.planning.geometric.tilings import times_of
-from tilesolve.planning.letter_boxes import unfuse
-from tilesolve.planning.register_tile import fits_second_cache, register_tile
+from tilesolve.planning.letter_boxes import box_letters
+from tilesolve.planning.register_tile import choose_register_tile, fits_second_cache
 from tilesolve.planning.solution import split_letters
 from tilesolve.planning.solve import solve
 from tilesolve.plans import cache as plan_cache
@@ -59,13 +59,13 @@ SIZES = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
 def solved(monkeypatch):
     """Count the problems that are really solved."""
     problems = []
-    real = plan_cache.settle
+    real = plan_cache.pick_fastest_measured
 
     def counting(problem, *rest):
         problems.append(str(problem))
         return real(problem, *rest)
 
-    monkeypatch.setattr(plan_cache, "settle", counting)
+    monkeypatch.setattr(plan_cache, "pick_fastest_measured", counting)
     return problems
 
 
@@ -102,7 +102,7 @@ def test_a_renamed_problem_hits_the_cache(solved):
     assert first.seconds == second.seconds == third.seconds
     for found in (second, third):
         found.nest.check(found.problem)
-        cost = price(found.share, found.nest, found.machine, microkernel=found.microkernel)
+        cost = compute_price(found.share, found.nest, found.machine, microkernel=found.microkernel)
         assert cost.seconds == pytest.approx(found.seconds)
         assert [level.volume for level in cost.levels] == pytest.approx(
             [level.volume for level in found.price.levels]
@@ -373,7 +373,7 @@ def test_a_narrower_register_tile_is_taken_where_the_best_one_has_no_room():
     problem = Problem.of("bk-[3b+i][3b+2i][3b+4i]-ki", "b=40 k=20 i=3")
     machine = Machine.load("i7-6700k")
     found = plan(problem, machine=machine, cache=False)
-    usual = register_tile(problem, machine)
+    usual = choose_register_tile(problem, machine)
     assert found.microkernel.rows * found.microkernel.columns < usual.rows * usual.columns
     found.nest.check(found.share)
 
@@ -431,7 +431,7 @@ def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
     problem = suite("tccg")[case]
     found = tilesolve.plan(problem, machine=machine, cache=False)
     monkeypatch.setattr(select, "resize_outermost", lambda *_: [])
-    monkeypatch.setattr(integers, "_settle", lambda *args: args[-1])
+    monkeypatch.setattr(integers, "_find_least_score", lambda *args: args[-1])
     first = tilesolve.plan(problem, machine=machine, cache=False)
 
     assert found.solution.score <= (1 - gain) * first.solution.score
@@ -487,7 +487,7 @@ def test_short_runs_in_pages_of_their_own_wait_for_each():
         bands = [("register", "nmk", {"m": 8, "n": 4, "k": k}), ("L3", "mnk", box)]
         nest = Nest.of(problem, [*bands, ("memory", "mkn", dict(problem.sizes))], ("L3", "L3"))
         return select.waiting_seconds(
-            problem, nest, price(problem, nest, machine), machine, ("L3",)
+            problem, nest, compute_price(problem, nest, machine), machine, ("L3",)
         )
 
     def ends(k):
@@ -534,7 +534,7 @@ def test_of_loops_that_are_as_fast_those_with_long_runs_are_taken(case, machine)
     tiles = relax(found.setting).optima
     first, _ = repair(found.setting, tiles[0].choice, tiles[0].tiles)
     line = found.machine.memory.line
-    short = unfuse(problem, found.setting.fused, first.nest, line)
+    short = box_letters(problem, found.setting.fused, first.nest, line)
 
     def shortest(nest):
         tile = dict(nest.bands[-2].box)
@@ -601,8 +601,8 @@ def test_threads_beyond_the_cores_take_turns(size):
     one, many = (plan("ij-ik-kj", size, machine, threads=n, cache=False) for n in (1, 8))
     assert many.seconds >= one.seconds
     assert many.roofline == one.roofline
-    shared = price(many.share, many.nest, machine, microkernel=many.microkernel)
-    turns = price(many.share, many.nest, machine, microkernel=many.microkernel, threads=8)
+    shared = compute_price(many.share, many.nest, machine, microkernel=many.microkernel)
+    turns = compute_price(many.share, many.nest, machine, microkernel=many.microkernel, threads=8)
     assert turns.compute == pytest.approx(8 * shared.compute)
     assert turns.level("L1").seconds == pytest.approx(8 * shared.level("L1").seconds)
 
@@ -727,7 +727,7 @@ def odd_machines(draw):
 def times_within(setting, nest):
     """Return all times of a nest over classes, in the part of each cache that tiles may take."""
     problem = setting.fused.problem
-    found = traffic(tree_of(problem, nest), setting.places)
+    found = count_traffic(tree_of(problem, nest), setting.places)
     kernel, rate, frequency = setting.microkernel, setting.rate, setting.frequency
     levels = [
         place.seconds(volumes) for place, volumes in zip(setting.places, found.volumes, strict=True)
@@ -752,7 +752,7 @@ def beats_the_obvious(found):
     own = score_times(times_of(setting, found.choice, [dict(found.classes)])[:, 0], setting.overlap)
     levels = [place.name for place in setting.places[1:]]
     _, repaired = repair(setting, found.choice, dict(found.search.tiles))
-    waiting = found.solution.score - score(found.price, setting.overlap)
+    waiting = found.solution.score - score_price(found.price, setting.overlap)
     call = {i: setting.smallest(i) for i in fused.sizes}
     for tile in (call, dict(fused.sizes)):
         inner = {i: tile[i] if i in setting.fused.reduced else call[i] for i in fused.sizes}

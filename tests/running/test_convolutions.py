@@ -16,13 +16,13 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.access import touched_bytes
 from tilesolve.model.loop_tree import tree_of_bands
 from tilesolve.model.nest import Nest
-from tilesolve.model.price import price
+from tilesolve.model.price import compute_price
 from tilesolve.model.score import score_times
-from tilesolve.model.traffic import traffic
+from tilesolve.model.traffic import count_traffic
 from tilesolve.planning.geometric.integers import repair
-from tilesolve.planning.geometric.loop_choices import choices
+from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.relaxation import relax
-from tilesolve.planning.geometric.tilings import bands
+from tilesolve.planning.geometric.tilings import list_bands
 from tilesolve.plans.plan import plan
 
 LAYERS = {**suite("resnet18"), **suite("yolo9000")}
@@ -71,7 +71,7 @@ def chains(extent, smallest, choice):
 def brute_force(setting):
     """Return the seconds of the fastest of all choices and nested tiles, and their number."""
     problem, best, count = setting.fused.problem, np.inf, 0
-    for choice in choices(setting):
+    for choice in list_choices(setting):
         # What goes past the caches is no part of a sum: that would come back to be added to.
         whole = setting.fused.reduced if setting.output == "stream" else ()
         options = [
@@ -97,9 +97,9 @@ def score_tilings(setting, choice, columns, width):
     }
     boxes = (call, *tiles, {i: one * n for i, n in problem.sizes.items()})
     tree = tree_of_bands(
-        problem, bands(setting, choice), boxes, setting.packed, setting.output, setting.kinds
+        problem, list_bands(setting, choice), boxes, setting.packed, setting.output, setting.kinds
     )
-    found = traffic(tree, setting.places)
+    found = count_traffic(tree, setting.places)
     kernel = setting.microkernel
     cycles = found.calls * kernel.call_cycles + found.relaid * kernel.window_cycles
     cycles += (sum(found.packed) - found.relaid) * kernel.pack_cycles
@@ -122,9 +122,9 @@ def test_small_convolutions_are_within_two_percent_of_brute_force(
     They need not write long runs of C here, which the price knows nothing of.
     """
     module = "tilesolve.planning.geometric.make_setting"
-    monkeypatch.setattr(f"{module}.TURNED_RUN_BYTES", ())
+    monkeypatch.setattr(f"{module}.TRANSPOSED_RUN_BYTES", ())
     small = Microkernel(rows=2, columns=2, call_cycles=2.0)
-    target = "tilesolve.planning.geometric.strategy.register_tile"
+    target = "tilesolve.planning.geometric.strategy.choose_register_tile"
     monkeypatch.setattr(target, lambda *_, **__: small)
     found = plan(Problem.of(spec, sizes), machine=toy(*capacities), cache=False)
     best, _ = brute_force(found.setting)
@@ -178,7 +178,7 @@ def same_price(convolution, contraction, extents):
             bands = [("register", letters, {i: 2 if i in "kh" else 1 for i in one.sizes})]
             bands += [("L1", letters, 2 * near), ("L2", letters, 2 * far)]
             bands.append(("memory", letters, dict(one.sizes)))
-            costs.append(price(one, Nest.of(one, bands), machine))
+            costs.append(compute_price(one, Nest.of(one, bands), machine))
         found, expected = costs
         assert found.calls == expected.calls
         assert found.compute == pytest.approx(expected.compute)
@@ -194,7 +194,7 @@ def test_overlapping_windows_move_less_than_separate_ones():
         tile = {"k": 2, "h": 6, "c": 8, "r": 3}
         bands = [("register", "rck", tile | {"h": 1}), ("L1", "hrck", tile)]
         nest = Nest.of(problem, [*bands, ("memory", "hkcr", dict(problem.sizes))])
-        moved.append(price(problem, nest, toy(2000)).level("memory").moved[1])
+        moved.append(compute_price(problem, nest, toy(2000)).level("memory").moved[1])
     assert moved[0] < moved[1] < moved[2] == moved[3]
 
 

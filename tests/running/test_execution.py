@@ -45,7 +45,7 @@ from tilesolve.machine import kernel_cache
 from tilesolve.model.nest import Band
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.register_tile import register_tile
+from tilesolve.planning.register_tile import choose_register_tile
 from tilesolve.planning.runner import Runner
 from tilesolve.planning.solve import solve
 from tilesolve.plans.copy_sizes import copy_bytes
@@ -109,7 +109,7 @@ def test_copies_take_no_more_than_said(problem, width, depth, tiles):
         for shape in problem.shapes
     ]
     task = Task.of(found.solution, problem, {}, strides)
-    planned = sum(found.nest.kind(at) == "strips" for at in range(2))
+    planned = sum(found.nest.kind(at) == "micro-panels" for at in range(2))
     assume(sum(map(bool, task.schedule.packed)) == planned)  # no strides forbid reading in place
     nothing = 2 * (GUARD_BYTES + ALIGNMENT_BYTES)
     assert task.workspace_bytes <= sum(copy_bytes(found.solution)) + nothing
@@ -214,7 +214,7 @@ def test_around_block_sizes(spec, dtype, width, whole):
 def test_many_registers_of_narrow_vectors(spec, dtype):
     """One less, as many and one more rows and columns than the register tile has."""
     machine = make_shallow_machine(*MANY_REGISTERS)
-    usual = register_tile(Problem.of("mn-mk-kn", 300, dtype), machine)
+    usual = choose_register_tile(Problem.of("mn-mk-kn", 300, dtype), machine)
     for more in (-1, 0, 1):
         sizes = {"m": usual.columns + more, "n": usual.rows + more, "k": 19, "b": 4 + more}
         problem = Problem.of(spec, {i: sizes[i] for i in set(spec) - {"-"}}, dtype)
@@ -292,7 +292,7 @@ def test_columns_of_which_a_whole_register_tile_has_no_room():
     problem = Problem.of("bk-[9b+i][9b+2i][9b+4i]-ki", "b=9 k=20 i=3", "complex64")
     machine = make_shallow_machine(512, 32)
     found = plan(problem, machine=machine, cache=False)
-    usual = register_tile(problem, machine)
+    usual = choose_register_tile(problem, machine)
     assert found.microkernel.columns < usual.columns
     found.nest.check(found.share)
     check_run(found)

@@ -26,7 +26,7 @@ from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.reference import reference
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.model.nest import Band
-from tilesolve.planning.register_tile import register_tile
+from tilesolve.planning.register_tile import choose_register_tile
 from tilesolve.plans.plan import Plan
 
 pytestmark = pytest.mark.usefixtures("any_tiles")
@@ -75,7 +75,7 @@ def check(problem, found, exact, sizes, extra=0.0):
 def test_edges_of_register_tiles_at_every_width(dtype, bits, registers, spec):
     """One less, as many and one more rows and columns than a register tile has."""
     machine = make_shallow_machine(bits, registers)
-    usual = register_tile(Problem.of("mn-mk-kn", 300, dtype), machine)
+    usual = choose_register_tile(Problem.of("mn-mk-kn", 300, dtype), machine)
     for more in (-1, 0, 1):
         sizes = {"m": usual.columns + more, "n": usual.rows + more, "k": 19}
         sizes["b"] = lanes(dtype, bits) + more

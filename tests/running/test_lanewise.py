@@ -14,7 +14,7 @@ from tilesolve.contractions.problem import DTYPES, Problem
 from tilesolve.contractions.reference import reference
 from tilesolve.contractions.roles import shared_lane
 from tilesolve.machine.model import Machine
-from tilesolve.planning.vector_letter import vector_letter
+from tilesolve.planning.vector_letter import choose_vector_letter
 from tilesolve.plans.plan import plan
 
 SPECS = ("mnb-mkb-nkb", "ib-ib-b", "b-b-b", "ijb-ijb-jb", "gmb-gmkb-gkb", "ijb-ib-jb", "ib-ijb-ijb")
@@ -89,12 +89,12 @@ def test_the_shared_letter_has_the_vectors_where_that_takes_least():
     """Long sums of few batches are packed instead; where nothing else is free, it always has."""
     machine = Machine.load("e5-2680v4")
     layer = Problem.of("hwc-[h+r][w+s]c-rsc", "h=56 w=56 c=144 r=3 s=3", "float32")
-    assert vector_letter(layer, machine) is None
+    assert choose_vector_letter(layer, machine) is None
     few = Problem.of("mnb-mkb-nkb", "m=300 n=300 k=300 b=2")
-    assert vector_letter(few, machine) in ("m", "n")
-    assert vector_letter(Problem.of("b-b-b", 3), machine) is None
+    assert choose_vector_letter(few, machine) in ("m", "n")
+    assert choose_vector_letter(Problem.of("b-b-b", 3), machine) is None
     turned = Problem.of("chw-c[h+r][w+s]-crs", "h=56 w=56 c=144 r=3 s=3", "float32")
-    assert vector_letter(turned, machine) == "c"
+    assert choose_vector_letter(turned, machine) == "c"
     assert shared_lane(plan(layer, machine=machine, cache=False).share) == "c"
 
 

@@ -23,7 +23,7 @@ from tilesolve import Machine, Problem, plan, reference
 from tilesolve.constants import tuning
 from tilesolve.contractions.errors import PlanError
 from tilesolve.model.nest import Band
-from tilesolve.model.price import price
+from tilesolve.model.price import compute_price
 from tilesolve.planning.composition.build import copy_kinds
 from tilesolve.planning.layout_policy import letter_of_row_vectors
 from tilesolve.planning.runner import Runner, roles_of
@@ -124,7 +124,7 @@ def test_a_nest_has_one_form_and_costs_the_same_in_it(found, most):
         running = [i for i in band.order if band[i] > inner[i]]
         assert len(runner.roles.split(running)) == 1
     if most >= prod(share.sizes.values()):
-        costs = [price(share, one, machine) for one in (found.nest, formed)]
+        costs = [compute_price(share, one, machine) for one in (found.nest, formed)]
         before, after = (
             [cost.compute, *(level.seconds for level in cost.levels)] for cost in costs
         )

@@ -9,10 +9,10 @@ from running_cases import check_result, draw_operands, make_machine
 
 import tilesolve
 from tilesolve.contractions.convolution import Convolution
-from tilesolve.contractions.layer_suites import layer_suite, layer_suites
+from tilesolve.contractions.layer_suites import layer_suite, list_layer_suites
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.reference import reference
-from tilesolve.contractions.suites import suite, suites
+from tilesolve.contractions.suites import list_suites, suite
 from tilesolve.planning.layout_policy import policy_of
 
 
@@ -51,13 +51,13 @@ def hold_price(found):
     """Run a plan, and compare what it packs with its price."""
     problem, solution = found.problem, found.solution
     operands = draw_operands(problem)
-    strips, windows, out = count_packed(solution, operands)
+    micro_panels, windows, out = count_packed(solution, operands)
     check_result(problem, out, reference(problem, *operands), operands)
     given = [problem.strides(tensor) for tensor in range(3)]
     policy = policy_of(solution, problem.with_vector(solution.vector), given)
     for at, priced in enumerate(found.price.packed):
         kind, level = found.nest.kind(at), policy.packed[at ^ policy.rows_operand]
-        counted = windows[at] if kind == "windows" else strips[at]
+        counted = windows[at] if kind == "windows" else micro_panels[at]
         if kind == "in place" and level:
             # Rows that are no whole vectors: the report says so, see `policy_of`.
             assert priced == 0
@@ -65,7 +65,7 @@ def hold_price(found):
             assert counted == pytest.approx(priced), (problem, at, kind)
 
 
-@pytest.mark.parametrize("name", layer_suites())
+@pytest.mark.parametrize("name", list_layer_suites())
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_sliced_layers(name, layout):
     """Strips in both schedules, of weights that stay and that do not."""
@@ -75,7 +75,7 @@ def test_sliced_layers(name, layout):
             hold_price(tilesolve.plan(problem, machine=machine, strategy="slicing", cache=False))
 
 
-@pytest.mark.parametrize("name", suites())
+@pytest.mark.parametrize("name", list_suites())
 def test_sliced_problems(name):
     """Problems of all suites, with extents of a few."""
     machine = tiny_machine(1024, 4096, 16384)
@@ -98,7 +98,7 @@ SOLVED = [
 @pytest.mark.parametrize("constant", [True, False])
 @guessed_tiles(0)
 def test_solved_layers(layer, constant):
-    """Window copies and strips of plans with any loops and tiles."""
+    """Window copies and micro-panels of plans with any loops and tiles."""
     channels, pixels, filters, taps, stride, padding, layout = layer
     shape = (1, pixels, pixels, channels) if layout == "NHWC" else (1, channels, pixels, pixels)
     found = Convolution.of(
@@ -109,7 +109,7 @@ def test_solved_layers(layer, constant):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", layer_suites())
+@pytest.mark.parametrize("name", list_layer_suites())
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_all_solved_layers(name, layout):
     """The same for the layers of all suites."""

@@ -15,7 +15,7 @@ from simulation_cases import CASES, access_all, draw_nests, make_machine
 from tilesolve.contractions.problem import Problem
 from tilesolve.model.access import accesses_of
 from tilesolve.model.nest import Nest
-from tilesolve.model.price import price
+from tilesolve.model.price import compute_price
 from tilesolve.packing.sizes import PAGE_BYTES
 from tilesolve.plans.plan import plan
 from tilesolve.simulation.cache_simulator import CacheShape, caches
@@ -180,7 +180,7 @@ def test_packed_elements_are_those_of_the_nest(drawn):
     problem, nest = drawn
     packed = simulate(problem, nest, [CacheShape(64, 64)]).packed[1:]
     toy = make_machine(tuple(64 * 4**at for at in range(len(nest.bands) - 2)))
-    predicted = price(problem, nest, toy).packed
+    predicted = compute_price(problem, nest, toy).packed
     ragged = any(
         far[i] % near[i] for near, far in pairwise(nest.bands) for i in problem.spec.letters
     )
@@ -273,7 +273,9 @@ def test_a_copy_is_made_whole(stride, around):
     for home in ("L1", "L2"):
         nest = with_windows(Nest.of(problem, bands, (home, home)))
         packed = simulate(problem, nest, [CacheShape(64, 64)]).packed[1:]
-        assert price(problem, nest, make_machine((512, 4096))).packed == pytest.approx(packed)
+        assert compute_price(problem, nest, make_machine((512, 4096))).packed == pytest.approx(
+            packed
+        )
 
 
 @named_cases
@@ -281,7 +283,9 @@ def test_registers_take_in_what_calls_touch(case):
     """L1 serves each operand once per step of a call and the output once per call."""
     problem, nest = case.problem, case.nest
     touches = simulate(problem, nest, describe_caches(make_machine())).touches
-    assert price(problem, nest, make_machine()).level("L1").moved == pytest.approx(8 * touches)
+    assert compute_price(problem, nest, make_machine()).level("L1").moved == pytest.approx(
+        8 * touches
+    )
 
 
 @settings(max_examples=60)
@@ -290,7 +294,7 @@ def test_registers_take_in_what_calls_touch_in_any_nest(drawn):
     """Whatever the order of loops, ragged edges, and the letters that an operand lacks."""
     problem, nest = drawn
     touches = simulate(problem, nest, [CacheShape(64, 64)]).touches
-    cost = price(
+    cost = compute_price(
         problem, nest, make_machine(tuple(64 * 4**at for at in range(len(nest.bands) - 2)))
     )
     assert cost.level("L1").moved == pytest.approx(8 * touches)

@@ -9,7 +9,7 @@ from posynomial_programs import coefficients, programs, tccg_setting
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.suites import suite
-from tilesolve.planning.geometric.loop_choices import choices
+from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.program import formulate
 from tilesolve.solver.from_pyomo import extract
 from tilesolve.solver.ipopt import solve
@@ -55,7 +55,7 @@ def test_arrays_are_those_of_the_model(program, data):
 def test_programs_of_contractions_are_those_of_their_models(name):
     """For every choice of innermost loops."""
     setting = tccg_setting(name)
-    for choice in choices(setting)[::5]:
+    for choice in list_choices(setting)[::5]:
         check_same(formulate(setting, choice))
 
 

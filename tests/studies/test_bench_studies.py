@@ -23,13 +23,8 @@ from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.reference import reference
 from tilesolve.machine.model import Machine
-from tilesolve.studies import misses, tiles
-from tilesolve.studies.tiles import (
-    draw_plans,
-    solve_runners_up,
-    study_problem,
-)
-from tilesolve.studies.trials import (
+from tilesolve.studies import misses, plan_tiles
+from tilesolve.studies.plan_tile_results import (
     Studies,
     Study,
     Trial,
@@ -37,6 +32,11 @@ from tilesolve.studies.trials import (
     make_trial,
     summarize_studies,
     summarize_study,
+)
+from tilesolve.studies.plan_tiles import (
+    draw_plans,
+    solve_runners_up,
+    study_problem,
 )
 
 MACHINE = make_shallow_machine(256, 16)
@@ -86,7 +86,7 @@ def test_random_plans_differ_and_keep_the_limits(best):
 
 def test_too_few_tilings_are_an_error(best, monkeypatch):
     """Where draw after draw is no new plan that fits, that is said rather than drawn for ever."""
-    monkeypatch.setattr(tiles, "MOST_DRAWS", 20)
+    monkeypatch.setattr(plan_tiles, "MOST_DRAWS", 20)
     with pytest.raises(BenchmarkError, match=r"only \d+ different tilings"):
         draw_plans(best, 30)
 
@@ -202,7 +202,7 @@ def suite(tmp_path):
 
 def test_a_suite_is_studied_and_gone_on_with(suite, tmp_path, monkeypatch):
     """What is kept is not run again; what cannot be studied is a line; each trial is one in CSV."""
-    monkeypatch.setattr(tiles, "MOST_DRAWS", 500)
+    monkeypatch.setattr(plan_tiles, "MOST_DRAWS", 500)
     kept, table = tmp_path / "kept.json", tmp_path / "trials.csv"
     common = (
         suite,
@@ -287,14 +287,14 @@ def test_a_wrong_plan_ends_its_study_alone(suite, tmp_path, monkeypatch):
 
 def test_an_interrupted_study_keeps_what_is_done(suite, tmp_path, monkeypatch):
     """The first study is in the file when the second one is broken off."""
-    kept, usual = tmp_path / "kept.json", tiles.vary_plan
+    kept, usual = tmp_path / "kept.json", plan_tiles.vary_plan
 
     def broken(best, *rest):
         if best.problem.sizes.get("d") == 44:
             raise KeyboardInterrupt
         return usual(best, *rest)
 
-    monkeypatch.setattr(tiles, "vary_plan", broken)
+    monkeypatch.setattr(plan_tiles, "vary_plan", broken)
     common = (
         suite,
         "--study",
@@ -360,7 +360,7 @@ def test_long_plans_are_run_less_often(monkeypatch, took, rounds):
         return timed
 
     monkeypatch.setattr(timed_plans, "make_timer", timer)
-    monkeypatch.setattr(tiles, "RUNNER_UP_PLANS", 0)
+    monkeypatch.setattr(plan_tiles, "RUNNER_UP_PLANS", 0)
     procedure = Procedure(repeat=3, seconds=10.0)
     case = ContractionCase("x", problem)
     found = study_problem(case, MACHINE, procedure, 2, lambda *_: None)

@@ -11,8 +11,8 @@ from commands import bench
 from tilesolve.contractions.errors import BenchmarkError, MemoryLimitError
 from tilesolve.ranking import ranking as ranking_module
 from tilesolve.ranking.ranking import rank
-from tilesolve.studies import ranking as study
-from tilesolve.studies.ranking import RankedCases, summarize_rankings
+from tilesolve.studies import rankings as study
+from tilesolve.studies.rankings import RankedCases, summarize_rankings
 
 SUITE = """
 format = 1

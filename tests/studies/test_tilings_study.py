@@ -14,8 +14,8 @@ from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.statements.nest_suites import NestCase as Nest
 from tilesolve.contractions.statements.nest_suites import nest_suite
 from tilesolve.machine.model import Machine
-from tilesolve.studies import tilings as study
-from tilesolve.studies.tiled import (
+from tilesolve.studies import nest_tiles as study
+from tilesolve.studies.nest_tile_results import (
     DRAWN,
     PLANNED,
     TiledNest,

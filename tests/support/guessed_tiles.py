@@ -10,7 +10,7 @@ import pytest
 from tilesolve import Plan, Problem, plan
 from tilesolve.contractions.errors import SolverError
 from tilesolve.planning.geometric import select, strategy
-from tilesolve.planning.geometric.loop_choices import choices
+from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.relaxation import Optimum, Relaxation
 from tilesolve.planning.setting import Choice, Setting
@@ -24,7 +24,7 @@ def guessed_tiles(seed: int) -> Iterator[None]:
     """
 
     def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxation:
-        luck, offered = Random(f"{seed} {setting.fused.problem}"), choices(setting)
+        luck, offered = Random(f"{seed} {setting.fused.problem}"), list_choices(setting)
         failed: SolverError | None = None
         for choice in luck.sample(offered, len(offered)):
             try:

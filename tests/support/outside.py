@@ -23,7 +23,7 @@ def check(holds, what):
 def check_package():
     """The package comes from site-packages, with its data files."""
     import tilesolve
-    from tilesolve.contractions.suites import suites
+    from tilesolve.contractions.suites import list_suites
 
     here = Path(tilesolve.__file__).resolve()
     site = Path(sysconfig.get_path("purelib")).resolve()
@@ -33,7 +33,7 @@ def check_package():
     for path in (
         "py.typed",
         *(f"machine/data/{name}.toml" for name in ("e5-2680v4", "i7-6700k")),
-        *(f"contractions/suites/{name}.toml" for name in suites()),
+        *(f"contractions/suites/{name}.toml" for name in list_suites()),
     ):
         check(package.joinpath(path).is_file(), f"{path} is not in the package")
 

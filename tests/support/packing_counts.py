@@ -28,15 +28,15 @@ def count_packed(solution, operands):
     names = problem.spec.names[1:]
     ready = [Prepared.of(solution, names[at - 1], operands[at - 1]) for at in problem.constant]
     out = np.zeros(problem.shape(0), problem.dtype)
-    strips, windows = [0, 0], [0, 0]
+    micro_panels, windows = [0, 0], [0, 0]
     for task in Layout.of(solution, *operands, out, prepared=ready).tasks:
-        with _counting(task, strips, windows):
+        with _counting(task, micro_panels, windows):
             task.run((out, *operands), 1, 0)
-    return strips, windows, out
+    return micro_panels, windows, out
 
 
 @contextmanager
-def _counting(task, strips, windows):
+def _counting(task, micro_panels, windows):
     """Have a task's runs add to counts, through functions called in the place of compiled ones."""
     fields, schedule = task.state, task.schedule
     first = schedule.policy.rows_operand
@@ -58,7 +58,7 @@ def _counting(task, strips, windows):
             ranges = [
                 axes[role].range(level, at) for role, at in ((side, x), (SUMS, k), (BATCHES, b))
             ]
-            strips[side ^ first] += prod(end - begin for begin, end in ranges)
+            micro_panels[side ^ first] += prod(end - begin for begin, end in ranges)
         return done
 
     def copy(s, source, target, record):

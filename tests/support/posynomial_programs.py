@@ -6,7 +6,7 @@ from tilesolve.contractions.suites import suite
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
-from tilesolve.model.price import stores
+from tilesolve.model.price import list_levels
 from tilesolve.planning.setting import Setting
 from tilesolve.solver.posynomial import Posynomials
 from tilesolve.solver.signomials import Signomial
@@ -47,5 +47,5 @@ def programs(draw):
 
 def tccg_setting(name):
     """Return what the programs of a contraction of TCCG are written for."""
-    kernel, places = Microkernel(rows=4, columns=2), stores(Machine.load("e5-2680v4"))
+    kernel, places = Microkernel(rows=4, columns=2), list_levels(Machine.load("e5-2680v4"))
     return Setting(fuse(suite("tccg")[name]), places, kernel, 1e9, 1e9, ("L3", "L2"), "store")

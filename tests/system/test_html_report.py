@@ -3,7 +3,7 @@
 import html
 import re
 
-from tilesolve.system.html_report import html_report
+from tilesolve.system.html_report import write_html_report
 
 REPORT = """\
 a<b & "c"
@@ -22,7 +22,7 @@ def words(text):
 
 def test_all_that_the_text_says_is_there_and_escaped():
     """Without tags, the words are those of the text, in the same order."""
-    found = html_report(REPORT)
+    found = write_html_report(REPORT)
     assert [html.unescape(word) for word in words(found)] == REPORT.split()
     assert found.count("<table>") == found.count("</table>") == 1
     assert found.count("<tr>") == 3
@@ -33,5 +33,5 @@ def test_all_that_the_text_says_is_there_and_escaped():
 
 def test_rows_that_are_no_table_stay_as_they_are():
     """Lines with other numbers of columns keep their spaces."""
-    assert html_report("  one  two\n  three") == "<pre>  one  two\n  three</pre>"
-    assert html_report("") == ""
+    assert write_html_report("  one  two\n  three") == "<pre>  one  two\n  three</pre>"
+    assert write_html_report("") == ""

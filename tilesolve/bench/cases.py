@@ -24,7 +24,7 @@ from tilesolve.bench.case import (
 )
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.suites import suite, suites
+from tilesolve.contractions.suites import list_suites, suite
 from tilesolve.kernels.dtypes import real_of
 from tilesolve.packing.buffers import allocate
 
@@ -176,7 +176,7 @@ def find_case_or_suite(
     >>> list(find_case_or_suite("abc-bda-dc")), len(find_case_or_suite("tccg"))
     (['abc-bda-dc'], 36)
     """
-    for known in suites():
+    for known in list_suites():
         if name in suite(known) and not chosen:
             found = suite(known)[name]
             return {name: found if dtype is None else Problem.of(found.spec, found.sizes, dtype)}

@@ -23,7 +23,7 @@ from tilesolve.bench.results.fields import read_value
 from tilesolve.contractions.convolution import Convolution, Layout
 from tilesolve.contractions.convolution_arguments import write_numbers, write_unusual
 from tilesolve.contractions.errors import BenchmarkError
-from tilesolve.contractions.layer_suites import SuiteLayer, layer_suite, layer_suites
+from tilesolve.contractions.layer_suites import SuiteLayer, layer_suite, list_layer_suites
 from tilesolve.contractions.problem import Problem, dtype_name
 from tilesolve.packing.buffers import empty
 
@@ -105,7 +105,7 @@ def has_layers(name: str) -> bool:
     >>> has_layers("sconv"), has_layers("mine.onnx"), has_layers("tccg")
     (True, True, False)
     """
-    return name in layer_suites() or name.endswith(".onnx")
+    return name in list_layer_suites() or name.endswith(".onnx")
 
 
 def list_layers(name: str) -> tuple[SuiteLayer, ...]:

@@ -21,7 +21,7 @@ from tilesolve.bench.results.fields import read_text
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.nest_suites import NestCase as Nest
-from tilesolve.contractions.statements.nest_suites import nest_suite, nest_suites
+from tilesolve.contractions.statements.nest_suites import list_nest_suites, nest_suite
 
 TINY_EXTENT = 11
 """Largest extent of the nest that is checked as a whole."""
@@ -146,7 +146,7 @@ def has_nests(name: str) -> bool:
     >>> has_nests("nests"), has_nests("tccg")
     (True, False)
     """
-    return name in nest_suites()
+    return name in list_nest_suites()
 
 
 def find_nests(name: str, *, chosen: Sequence[str] = ()) -> dict[str, NestCase]:

@@ -35,7 +35,7 @@ from tilesolve.contractions.errors import CalibrationError, MachineError
 from tilesolve.kernels.progress import Progress, silent
 from tilesolve.machine.level import Level, Peak, Source
 from tilesolve.machine.model import Machine
-from tilesolve.system.free_memory import free_memory
+from tilesolve.system.free_memory import read_free_memory
 from tilesolve.system.pinned_threads import PinnedThreads
 
 FULL = MeasuringTime(seconds=90.0, call=4e-3, density=6)
@@ -154,7 +154,7 @@ def calibrate(
         effort = replace(effort, seconds=seconds)
     tell(0.0, "detecting the machine")
     base = Machine.detect()
-    limit = int(free_memory() * MEMORY_SHARE) if max_bytes is None else max_bytes
+    limit = int(read_free_memory() * MEMORY_SHARE) if max_bytes is None else max_bytes
     sizes = block_sizes(base, limit, effort.density)
     with PinnedThreads(base.cores) as crew:
         tell(0.0, "compiling the kernels")

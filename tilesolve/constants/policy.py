@@ -114,9 +114,9 @@ MOST_DEFAULT_COLUMNS = 12
 RUN_BYTES = (16384, 8192, 4096, 2048, 1024)
 """Bytes of C that a tile should write side by side, the first for which there is room."""
 
-TURNED_RUN_BYTES = (256, 64)
-"""Bytes of C that a tile should write side by side where register tiles are turned, the first for
-which there is room."""
+TRANSPOSED_RUN_BYTES = (256, 64)
+"""Bytes of C that a tile should write side by side where register tiles are
+transposed, the first for which there is room."""
 
 SHRINK_FACTORS = (1.0, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3)
 """Multiples of the continuous tiles that are tried: whole ways and lines may need less."""
@@ -234,7 +234,7 @@ NEST_ORDER_PAIRS = 24**2
 NEST_REGION_POINTS = 64
 """Points of a grid, along all letters of a region together, that tell what share it is."""
 
-NEST_CROWDED_SHARE = 0.5
+NEST_CONFLICT_SHARE = 0.5
 """Share of an array's lines in overfull sets of a cache, above which it does not stay there."""
 
 NEST_CROWD_RATIO = 4

@@ -119,7 +119,7 @@ STAGING_GAP_BYTES = 2 * LINE_BYTES
 """Bytes before each run in the staging buffer, and behind the last one: a line for what was kept,
 and a tile's last vectors reach so far beyond its rows."""
 
-MIN_TURNED_COLUMNS = 4
+MIN_TRANSPOSED_COLUMNS = 4
 """Columns side by side in C from which on blocks of a tile are transposed on their way there."""
 
 # Transposes of arrays
@@ -243,11 +243,11 @@ their ends go there, too."""
 MIN_CACHED_ENDS_RUN_BYTES = 4096
 """The same where these parts go through the caches: their lines are read first."""
 
-TURNED_PREFETCH_BYTES = 4 * LINE_BYTES
+TRANSPOSED_PREFETCH_BYTES = 4 * LINE_BYTES
 """How far ahead rows are prefetched that a program transposes in registers: the blocks that follow
 read on there."""
 
-LEAST_TURNED_ROWS = 4
+LEAST_TRANSPOSED_ROWS = 4
 """Rows side by side, of a program, from which on they are transposed in registers, not gathered."""
 
 PROBE_TOLERANCE = 0.01

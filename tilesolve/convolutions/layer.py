@@ -27,8 +27,8 @@ from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array, same_elements
 from tilesolve.plans.plan import Plan
 from tilesolve.running.prepared import Prepared
-from tilesolve.running.recent import Recent
-from tilesolve.system.html_report import html_report
+from tilesolve.running.repeat_call import RepeatCall
+from tilesolve.system.html_report import write_html_report
 
 
 class ConvLayer:
@@ -56,7 +56,7 @@ class ConvLayer:
         self._weights = weights
         self._bias = bias
         self._prepared: dict[tuple[bool, bool], Prepared] = {}
-        self._recent: Recent | None = None
+        self._recent: RepeatCall | None = None
         self._prepare(self.convolution.pointwise)
 
     @property
@@ -134,7 +134,7 @@ class ConvLayer:
         recent = self._recent
         if recent is not None:
             given = (x,) if residual is None else (x, residual)
-            done = recent.again(out, 1.0, 0.0, *given)
+            done = recent.run(out, 1.0, 0.0, *given)
             if done is not None:
                 return done
         return self._run(x, out, residual)
@@ -183,7 +183,7 @@ class ConvLayer:
         return self._plans.request.report(self.plan, self.prepared.nbytes)
 
     def _repr_html_(self) -> str:
-        return html_report(str(self))
+        return write_html_report(str(self))
 
 
 def conv_layer(

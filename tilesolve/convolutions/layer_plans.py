@@ -18,7 +18,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
-from tilesolve.running.recent import Argument, Recent
+from tilesolve.running.repeat_call import Argument, RepeatCall
 from tilesolve.system.checks import check_dtype, check_output
 from tilesolve.system.result_buffers import new_result
 from tilesolve.system.units import format_volume
@@ -150,7 +150,7 @@ class LayerPlans:
         bias: Array | None,
         residual: Array | None,
         out: Array,
-    ) -> Recent | None:
+    ) -> RepeatCall | None:
         """Return what computes at once for calls like one that has run; None if nothing can.
 
         Nothing can if the residual was `out`.

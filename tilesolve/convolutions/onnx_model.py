@@ -27,7 +27,7 @@ from tilesolve.convolutions.onnx_graph import (
 from tilesolve.convolutions.onnx_operators import operators
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_threads
-from tilesolve.system.html_report import html_report
+from tilesolve.system.html_report import write_html_report
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -127,7 +127,7 @@ class Model:
         return "\n".join([self._count(), *layers, *map(str, self.others)])
 
     def _repr_html_(self) -> str:
-        return html_report(str(self))
+        return write_html_report(str(self))
 
     def _count(self) -> str:
         count = len(self.layers) + len(self.others)

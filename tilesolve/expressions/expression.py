@@ -19,7 +19,7 @@ from tilesolve.expressions.dispatch import flops
 from tilesolve.expressions.step_kernels import Loops, Planned, Preparation, Transpose
 from tilesolve.packing.memory_overlap import Array, overlap
 from tilesolve.system.checks import as_array, check_output
-from tilesolve.system.html_report import html_report
+from tilesolve.system.html_report import write_html_report
 from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_duration, format_volume
 
@@ -241,7 +241,7 @@ class Expression:
         return "\n".join((*_head(self), "", *_step_table(self), "", *_reasons(self)))
 
     def _repr_html_(self) -> str:
-        return html_report(str(self))
+        return write_html_report(str(self))
 
 
 # The report

@@ -29,7 +29,7 @@ def panel_tensor(spec: Spec, tensor: int) -> Tensor:
 
 
 @lru_cache(maxsize=512)
-def repeats(spec: Spec, tensor: int) -> bool:
+def repeats_elements(spec: Spec, tensor: int) -> bool:
     """Return whether micro-panels hold elements of an operand more than once.
 
     Only contractions of two operands have micro-panels.
@@ -37,7 +37,7 @@ def repeats(spec: Spec, tensor: int) -> bool:
     Examples
     --------
     >>> spec = Spec.parse("hk-[h+r]c-rck")
-    >>> repeats(spec, 1), repeats(spec, 2)
+    >>> repeats_elements(spec, 1), repeats_elements(spec, 2)
     (True, False)
     """
     if len(spec.operands) != 2:

@@ -13,16 +13,16 @@ from itertools import product
 
 from tilesolve.contractions.spec import Spec
 from tilesolve.model.access import Access, Axis
-from tilesolve.model.walk import walk
+from tilesolve.model.walk import walk_loops
 from tilesolve.solver.signomials import Signomial
 
 
-def tile(level: int, letter: str, levels: int) -> str:
+def name_tile(level: int, letter: str, levels: int) -> str:
     """Return the symbol of a tile size; the tile beyond the last level is the extent.
 
     Examples
     --------
-    >>> tile(1, "k", 3), tile(4, "k", 3)
+    >>> name_tile(1, "k", 3), name_tile(4, "k", 3)
     ('T1_k', 'N_k')
     """
     return f"T{level}_{letter}" if level <= levels else f"N_{letter}"
@@ -71,7 +71,7 @@ class Formula:
 
     Examples
     --------
-    >>> print(formulas("mn-mk-kn", ["k"])[0])
+    >>> print(write_formulas("mn-mk-kn", ["k"])[0])
     L1 C: N_m·N_n  if T1_m < N_m
           N_n·T1_m  if T1_m = N_m, T1_n < N_n
           T1_m·T1_n  if T1_m = N_m, T1_n = N_n
@@ -86,7 +86,7 @@ class Formula:
 
         Examples
         --------
-        >>> moved = formulas("mn-mk-kn", ["k"])[1]
+        >>> moved = write_formulas("mn-mk-kn", ["k"])[1]
         >>> sizes = dict.fromkeys(["N_m", "N_n", "N_k"], 100)
         >>> moved.at({**sizes, "T1_m": 10, "T1_n": 10, "T1_k": 10})
         100000.0
@@ -98,7 +98,7 @@ class Formula:
 
         Examples
         --------
-        >>> moved = formulas("mn-mk-kn", ["k"])[1]
+        >>> moved = write_formulas("mn-mk-kn", ["k"])[1]
         >>> tiles = {"T1_m": 100, "T1_n": 10, "T1_k": 100}
         >>> print(moved.case({**tiles, "N_m": 100, "N_n": 100, "N_k": 100}))
         T1_k·T1_m
@@ -136,7 +136,7 @@ def symbolic_footprint(
     T1_h
     """
     sides = (i for i in access.letters if i not in ones)
-    return access.symbols({i: Signomial.symbol(tile(level, i, levels)) for i in sides})
+    return access.symbols({i: Signomial.symbol(name_tile(level, i, levels)) for i in sides})
 
 
 @lru_cache(maxsize=512)
@@ -165,12 +165,12 @@ class SymbolicLoop:
     @property
     def inner(self) -> str:
         """Symbol of the tile that each trip covers."""
-        return tile(self.level, self.letter, self.levels)
+        return name_tile(self.level, self.letter, self.levels)
 
     @property
     def outer(self) -> str:
         """Symbol of what all trips cover."""
-        return tile(self.level + 1, self.letter, self.levels)
+        return name_tile(self.level + 1, self.letter, self.levels)
 
     @property
     def trips(self) -> Signomial:
@@ -206,7 +206,7 @@ def loops_above(spec: Spec, innermost: Sequence[str], level: int) -> list[Symbol
 
 
 @lru_cache(maxsize=4096)
-def amounts(
+def write_amounts(
     accesses: tuple[Access, ...],
     level: int,
     loops: tuple[SymbolicLoop, ...],
@@ -221,19 +221,19 @@ def amounts(
     --------
     >>> spec = Spec.parse("mn-mk-kn")
     >>> loops = tuple(loops_above(spec, ["k"], 1))
-    >>> [str(amount) for amount in amounts(symbolic_accesses(spec), 1, loops, 1)]
+    >>> [str(amount) for amount in write_amounts(symbolic_accesses(spec), 1, loops, 1)]
     ['N_m·N_n', 'N_k·N_m·N_n/T1_n', 'N_k·N_m·N_n/T1_m']
     """
     letters = dict.fromkeys(i for access in accesses for i in access.letters if i not in ones)
-    boxes = [{i: Signomial.symbol(tile(level, i, levels)) for i in letters}]
+    boxes = [{i: Signomial.symbol(name_tile(level, i, levels)) for i in letters}]
     for loop in loops:
         boxes.append({**boxes[-1], loop.letter: Signomial.symbol(loop.outer)})
     sizes = [[access.symbols(box) for box in boxes] for access in accesses]
     steps_of = [(loop.letter, loop.trips) for loop in loops]
-    return tuple(walk(accesses, steps_of, sizes, lambda inner, _: inner == 0))
+    return tuple(walk_loops(accesses, steps_of, sizes, lambda inner, _: inner == 0))
 
 
-def formulas(spec: Spec | str, innermost: Sequence[str]) -> tuple[Formula, ...]:
+def write_formulas(spec: Spec | str, innermost: Sequence[str]) -> tuple[Formula, ...]:
     """Return the conditional expressions of every level and tensor.
 
     Parameters
@@ -246,7 +246,7 @@ def formulas(spec: Spec | str, innermost: Sequence[str]) -> tuple[Formula, ...]:
 
     Examples
     --------
-    >>> for expression in formulas("mn-mk-kn", ["k"]):
+    >>> for expression in write_formulas("mn-mk-kn", ["k"]):
     ...     print(expression)
     L1 C: N_m·N_n  if T1_m < N_m
           N_n·T1_m  if T1_m = N_m, T1_n < N_n
@@ -287,7 +287,7 @@ def _cases(
         guards = [*whole, *(Guard(loop.inner, loop.outer, False) for loop in running[:1])]
         if not running or running[0].letter not in affine or not others:
             inner = [loops[at] for at in others]
-            yield tuple(guards), amounts(accesses, level, (*inner, *running), levels)[t]
+            yield tuple(guards), write_amounts(accesses, level, (*inner, *running), levels)[t]
             continue
         for still in product([True, False], repeat=len(others)):
             moving = [
@@ -297,7 +297,7 @@ def _cases(
                 Guard(loops[at].inner, loops[at].outer, whole_one)
                 for at, whole_one in zip(others, still, strict=True)
             ]
-            yield (*guards, *extra), amounts(accesses, level, (*moving, *running), levels)[t]
+            yield (*guards, *extra), write_amounts(accesses, level, (*moving, *running), levels)[t]
 
 
 def output_stationary_order(spec: Spec) -> str:
@@ -327,7 +327,7 @@ def listing(spec: Spec | str, innermost: Sequence[str]) -> str:
     T1_i < N_i, T1_j < N_j, T1_k < N_k
     """
     spec = Spec.parse(spec) if isinstance(spec, str) else spec
-    found = formulas(spec, innermost)
+    found = write_formulas(spec, innermost)
     if len(innermost) > 1:
         return "\n".join(map(str, found))
     order = complete_orders(spec, innermost)[0][::-1]

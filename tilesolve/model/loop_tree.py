@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles
 from tilesolve.model.access import Access, Box, Size, access_of, accesses_of
-from tilesolve.model.copies import panel_tensor, repeats
+from tilesolve.model.copies import panel_tensor, repeats_elements
 from tilesolve.model.nest import CopyKind, Nest, Output
 from tilesolve.packing.cover import CellSequence
 
@@ -235,7 +235,7 @@ def copies_of(
     share, and what does not depend on a sum. A copy of windows has each element once.
     """
     found: list[tuple[int, Access, Layout, str | None]] = []
-    chosen: Sequence[CopyKind] = kinds or ["strips" if one else "in place" for one in packed]
+    chosen: Sequence[CopyKind] = kinds or ["micro-panels" if one else "in place" for one in packed]
     for number, (level, kind) in enumerate(zip(packed, chosen, strict=True), start=1):
         if kind == "in place":
             continue
@@ -243,10 +243,10 @@ def copies_of(
         tensor, wide = spec.tensors[number], problem.itemsize
         if kind != "windows":
             wide = problem.sum_itemsize
-            if repeats(spec, number):
+            if repeats_elements(spec, number):
                 tensor = panel_tensor(spec, number)
         layouts: dict[CopyKind, Layout] = {
-            "strips": "panels",
+            "micro-panels": "panels",
             "windows": "windows",
             "prepared": "prepared",
         }

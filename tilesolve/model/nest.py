@@ -21,7 +21,7 @@ Output = Literal["accumulate", "store", "stream"]
 """How C is written: added to what is there, overwritten, or overwritten by non-temporal stores."""
 
 
-CopyKind = Literal["in place", "strips", "windows", "prepared"]
+CopyKind = Literal["in place", "micro-panels", "windows", "prepared"]
 """How a call reads an operand: as it lies; from micro-panels that hold each sum of each row; from a
 window copy, which holds each element of the tile once; or from micro-panels made before all calls.
 """
@@ -131,11 +131,11 @@ class Nest:
         --------
         >>> nest = Nest((), packed=("L2", None))
         >>> nest.kind(0), nest.kind(1)
-        ('strips', 'in place')
+        ('micro-panels', 'in place')
         """
         if self.kinds:
             return self.kinds[operand]
-        return "strips" if self.packed and self.packed[operand] else "in place"
+        return "micro-panels" if self.packed and self.packed[operand] else "in place"
 
     @property
     def names(self) -> tuple[str, ...]:

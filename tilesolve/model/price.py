@@ -1,6 +1,6 @@
 """What a nest costs: bytes through every level, the time they take, and the arithmetic.
 
-`price` is the one exact evaluator (sections 3.1–3.3, 5.3 and 5.4 of the paper); the printed
+`compute_price` is the one exact evaluator (sections 3.1–3.3, 5.3 and 5.4 of the paper); the printed
 expressions and the nonlinear program come from the same walk and are tested against it.
 """
 
@@ -20,7 +20,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.access import Size
 from tilesolve.model.loop_tree import tree_of
 from tilesolve.model.nest import REGISTER, Nest
-from tilesolve.model.traffic import Store, Traffic, traffic
+from tilesolve.model.traffic import LevelView, Traffic, count_traffic
 from tilesolve.model.walk import Rule
 from tilesolve.system.units import format_duration
 
@@ -83,7 +83,7 @@ class Price:
     --------
     >>> problem = Problem.of("mn-mk-kn", 64)
     >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
-    >>> cost = price(problem, nest, Machine.load("i7-6700k"))
+    >>> cost = compute_price(problem, nest, Machine.load("i7-6700k"))
     >>> cost.bottleneck, cost.calls
     ('compute', 512.0)
     """
@@ -117,7 +117,7 @@ class Price:
         return next(level for level in self.levels if level.level == name)
 
 
-def stores(machine: Machine, threads: int = 1) -> tuple[Store, ...]:
+def list_levels(machine: Machine, threads: int = 1) -> tuple[LevelView, ...]:
     """Return the register file and the caches as one of several busy cores sees them.
 
     A shared level's capacity is divided among the threads that share it, its bandwidth is what
@@ -126,9 +126,9 @@ def stores(machine: Machine, threads: int = 1) -> tuple[Store, ...]:
 
     Examples
     --------
-    >>> [store.name for store in stores(Machine.load("i7-6700k"))]
+    >>> [store.name for store in list_levels(Machine.load("i7-6700k"))]
     ['register', 'L1', 'L2', 'L3']
-    >>> stores(Machine.load("i7-6700k"), threads=4)[3].capacity
+    >>> list_levels(Machine.load("i7-6700k"), threads=4)[3].capacity
     2097152.0
     """
     made = []
@@ -138,7 +138,7 @@ def stores(machine: Machine, threads: int = 1) -> tuple[Store, ...]:
     for level in machine.levels:
         bandwidth = machine.bandwidth(level, threads) / threads
         read = None if level.read is None else level.read * bandwidth / level.bandwidth
-        made.append(Store(name, capacity, line, level.name, bandwidth, ways, read))
+        made.append(LevelView(name, capacity, line, level.name, bandwidth, ways, read))
         if level.usable is None:
             break
         own = level.usable / min(threads, level.shared_by)
@@ -147,7 +147,7 @@ def stores(machine: Machine, threads: int = 1) -> tuple[Store, ...]:
     return tuple(made)
 
 
-def price(
+def compute_price(
     problem: Problem,
     nest: Nest,
     machine: Machine,
@@ -181,17 +181,17 @@ def price(
 
     >>> problem = Problem.of("mn-mk-kn", 64)
     >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
-    >>> cost = price(problem, nest, Machine.load("i7-6700k"))
+    >>> cost = compute_price(problem, nest, Machine.load("i7-6700k"))
     >>> cost.level("memory").volumes
     (65536.0, 32768.0, 32768.0)
     """
     nest.check(problem)
     kernel = microkernel or default_microkernel(machine, problem.dtype)
-    places = stores(machine, threads)
+    places = list_levels(machine, threads)
     _check_copies(nest, places)
     if 0 in problem.sizes.values():
         return _empty(problem, places)
-    found = traffic(tree_of(problem, nest), places, rule)
+    found = count_traffic(tree_of(problem, nest), places, rule)
     levels = tuple(
         LevelPrice(place.server, place.name, moved, volumes, packing, place.seconds(volumes))
         for place, moved, volumes, packing in zip(
@@ -290,7 +290,8 @@ def packing_share(
     >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
     >>> boxes = [("register", "kmn", 8), ("L1", "kmn", 64), ("memory", "kmn", 64)]
     >>> nest = Nest.of(problem, boxes, packed=(None, "L1"))
-    >>> cost, kernel = price(problem, nest, machine), default_microkernel(machine, "float64")
+    >>> cost = compute_price(problem, nest, machine)
+    >>> kernel = default_microkernel(machine, "float64")
     >>> round(packing_share(cost, nest, machine, kernel, "float64"), 2)
     0.1
     """
@@ -328,7 +329,7 @@ def with_epilogue(
     --------
     >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
     >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
-    >>> cost = price(problem, nest, machine)
+    >>> cost = compute_price(problem, nest, machine)
     >>> with_epilogue(cost, problem, Epilogue.parse("+n relu"), machine).compute > cost.compute
     True
     """
@@ -338,7 +339,7 @@ def with_epilogue(
     shapes = epilogue.shapes(problem) if epilogue else ()
     read = sum(prod(shape) for shape in shapes) * problem.itemsize
     levels = []
-    for level, place in zip(cost.levels, stores(machine, threads), strict=True):
+    for level, place in zip(cost.levels, list_levels(machine, threads), strict=True):
         seconds = level.seconds + read / (place.read or place.bandwidth)
         levels.append(replace(level, seconds=seconds))
     each = rounds + (len(epilogue.operations) if epilogue else 0)
@@ -385,14 +386,14 @@ def with_addition(cost: Price, problem: Problem, machine: Machine, partials: int
     --------
     >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
     >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
-    >>> cost = price(problem, nest, machine)
+    >>> cost = compute_price(problem, nest, machine)
     >>> added = with_addition(cost, problem, machine, 1)
     >>> [more.volume - one.volume for more, one in zip(added.levels, cost.levels, strict=True)]
     [98304.0, 98304.0, 98304.0, 0.0]
     """
     size, levels = problem.bytes[0], []
     shared = {level.name for level in machine.levels if level.shared_by > partials}
-    for level, place in zip(cost.levels, stores(machine), strict=True):
+    for level, place in zip(cost.levels, list_levels(machine), strict=True):
         kept = place.name in shared and (1 + partials) * size <= place.capacity
         read, both = (0, 0) if kept else (partials * size, 2 * size)
         levels.append(
@@ -407,14 +408,14 @@ def with_addition(cost: Price, problem: Problem, machine: Machine, partials: int
     return replace(cost, levels=tuple(levels), compute=cost.compute + cycles / machine.frequency)
 
 
-def _check_copies(nest: Nest, places: Sequence[Store]) -> None:
+def _check_copies(nest: Nest, places: Sequence[LevelView]) -> None:
     tiles = {band.level for band in nest.bands} & {place.name for place in places[1:]}
     for level in nest.packed:
         if level is not None and level not in tiles:
             raise SizeError(f"a packed copy cannot live in {level!r}: the nest has no tile for it")
 
 
-def _empty(problem: Problem, places: Sequence[Store]) -> Price:
+def _empty(problem: Problem, places: Sequence[LevelView]) -> Price:
     """Price a problem without iterations: an output that has elements is set once."""
     size = float(problem.bytes[0])
     sizes = (size, *(0.0 for _ in problem.spec.operands))

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from tilesolve.model.price import Price
 
 
-def score(price: Price, overlap: float, waiting: float = 0.0) -> float:
+def score_price(price: Price, overlap: float, waiting: float = 0.0) -> float:
     """Return the seconds that a price is compared by.
 
     They are no less than the predicted time, which is that of the slowest level alone.
@@ -32,7 +32,7 @@ def score(price: Price, overlap: float, waiting: float = 0.0) -> float:
     --------
     >>> from tilesolve.model.price import LevelPrice
     >>> level = LevelPrice("L1", "register", (8.0,), (8.0,), (0.0,), 3.0)
-    >>> score(Price((level,), 1.0, 1.0, ()), 0.5, 0.25)
+    >>> score_price(Price((level,), 1.0, 1.0, ()), 0.5, 0.25)
     3.75
     """
     return waiting + float(score_times(price.ranking, overlap))

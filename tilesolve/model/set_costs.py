@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tilesolve.machine.model import Machine
-from tilesolve.model.price import Price, stores
+from tilesolve.model.price import Price, list_levels
 from tilesolve.model.working_sets import THREADS, Reuse
 
 
@@ -36,7 +36,7 @@ def cost_of_reuses(
     >>> round(cost_of_reuses([again], cost, Machine.load("i7-6700k")), 4)
     0.002
     """
-    bandwidths = {place.server: place.bandwidth for place in stores(machine, threads)}
+    bandwidths = {place.server: place.bandwidth for place in list_levels(machine, threads)}
     return cost.compute + sum(
         one.count * one.least / bandwidths[one.level]
         for one in reuses
@@ -94,7 +94,7 @@ def cost_of_sets(reuses: Iterable[Reuse], machine: Machine, threads: int = 1) ->
     >>> cost_of_sets([small], machine) < cost_of_sets([large], machine)
     True
     """
-    places = stores(machine, threads)
+    places = list_levels(machine, threads)
     sets = [(one.least, one.most) for one in reuses]
     filled, beyond = fill_levels(sets, [place.capacity for place in places[1:]])
     known = knows_latencies(machine)

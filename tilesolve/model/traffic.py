@@ -17,14 +17,14 @@ from tilesolve.constants.policy import PACK_CROSSINGS, WHOLE_SUM_PASSES
 from tilesolve.model.access import Access, Box, Shared, Size
 from tilesolve.model.chain import Chain, collapse
 from tilesolve.model.loop_tree import Buffer, LoopTree
-from tilesolve.model.walk import Position, Rule, Truth, choose, walk
+from tilesolve.model.walk import Position, Rule, Truth, choose, walk_loops
 
-Evicts = Callable[[Access, Box, "Store"], bool]
+Evicts = Callable[[Access, Box, "LevelView"], bool]
 """Whether what a box touches of an access evicts itself from a place."""
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class LevelView:
     """A place that holds a working set, and the level that refills it.
 
     Parameters
@@ -46,7 +46,7 @@ class Store:
 
     Examples
     --------
-    >>> Store("L1", 32768.0, 64, server="L2", bandwidth=8e10).ways is None
+    >>> LevelView("L1", 32768.0, 64, server="L2", bandwidth=8e10).ways is None
     True
     """
 
@@ -65,7 +65,7 @@ class Store:
 
         Examples
         --------
-        >>> Store("L2", 2.0**20, 64, "L3", bandwidth=40e9, read=20e9).seconds([4e9, 1e9, 1e9])
+        >>> LevelView("L2", 2.0**20, 64, "L3", bandwidth=40e9, read=20e9).seconds([4e9, 1e9, 1e9])
         0.2
         """
         output, *operands = volumes
@@ -80,7 +80,7 @@ class Store:
 
         Examples
         --------
-        >>> place = Store("L1", 32768.0, 64, server="L2", bandwidth=8e10, ways=2)
+        >>> place = LevelView("L1", 32768.0, 64, server="L2", bandwidth=8e10, ways=2)
         >>> place.ways_for(2), place.ways_for(3)
         (2, None)
         """
@@ -130,7 +130,7 @@ class Residency:
     arrives. A packed copy that is made again brings its source along.
     """
 
-    def __init__(self, chain: Chain, places: Sequence[Store], at: int) -> None:
+    def __init__(self, chain: Chain, places: Sequence[LevelView], at: int) -> None:
         self.chain, self.place, self.registers = chain, places[at], at == 0
         line, number = self.place.line, range(len(chain.accesses))
         near = [not at or at <= _level_of(chain, t, places) for t in number]
@@ -235,9 +235,9 @@ def _at(position: Position) -> Callable[[Sequence[Any]], Any]:
     return taken
 
 
-def traffic(
+def count_traffic(
     tree: LoopTree,
-    places: Sequence[Store],
+    places: Sequence[LevelView],
     rule: Rule = "distance",
     evicts: Evicts | None = None,
 ) -> Traffic:
@@ -269,7 +269,7 @@ def traffic(
     >>> boxes = ({"m": 8, "n": np.array([8, 16]), "k": 64}, dict.fromkeys("mnk", 64))
     >>> bands = (("register", ("m", "n", "k")), ("memory", ("m", "n", "k")))
     >>> tree = tree_of_bands(problem, bands, boxes, (None, None), "store")
-    >>> found = traffic(tree, [Store("register", 2048.0, 1, "L1", 1e10)])
+    >>> found = count_traffic(tree, [LevelView("register", 2048.0, 1, "L1", 1e10)])
     >>> found.moved[0][1].tolist()
     [262144.0, 131072.0]
     """
@@ -315,7 +315,7 @@ def traffic(
 
 def _come(
     chain: Chain,
-    places: Sequence[Store],
+    places: Sequence[LevelView],
     at: int,
     residency: Residency,
     rule: Rule,
@@ -335,19 +335,19 @@ def _come(
     if chain.children:
         start = _start(chain, places, at, rule, evicts)
         never = lambda inner, outer: False  # noqa: E731 - no register holds across works
-        return walk(reads, chain.loops, mean, stays if at else never, chain.runs, start)
+        return walk_loops(reads, chain.loops, mean, stays if at else never, chain.runs, start)
     if at and evicts is None:
-        return walk(reads, chain.loops, mean, stays, chain.runs)
+        return walk_loops(reads, chain.loops, mean, stays, chain.runs)
     if at:
         alone = [_unless(stays, chain, one, places[at], evicts) for one in reads]
         each = zip(reads, mean, alone, strict=True)
-        return [walk([one], chain.loops, [n], own, chain.runs)[0] for one, n, own in each]
-    came = walk(reads[:1], chain.loops, mean[:1], stays, chain.runs)
-    return came + walk(reads[1:], chain.loops, mean[1:], residency.passes, chain.runs)
+        return [walk_loops([one], chain.loops, [n], own, chain.runs)[0] for one, n, own in each]
+    came = walk_loops(reads[:1], chain.loops, mean[:1], stays, chain.runs)
+    return came + walk_loops(reads[1:], chain.loops, mean[1:], residency.passes, chain.runs)
 
 
 def _start(
-    chain: Chain, places: Sequence[Store], at: int, rule: Rule, evicts: Evicts | None
+    chain: Chain, places: Sequence[LevelView], at: int, rule: Rule, evicts: Evicts | None
 ) -> list[Size]:
     """Return the bytes of each array that works take in which run one after another.
 
@@ -379,7 +379,7 @@ def _unless(
     stays: Callable[[Position, int], Truth],
     chain: Chain,
     access: Access | Shared,
-    place: Store,
+    place: LevelView,
     evicts: Evicts | None,
 ) -> Callable[[Position, int], Truth]:
     """Return whether what stays of one access does so without evicting itself, outside of calls."""
@@ -394,7 +394,7 @@ def _unless(
     return found
 
 
-def _level_of(chain: Chain, t: int, places: Sequence[Store]) -> int:
+def _level_of(chain: Chain, t: int, places: Sequence[LevelView]) -> int:
     """Return the number of the place that an access's copy lives in; beyond all if prepared."""
     if t not in chain.buffers:
         return 0

@@ -1,7 +1,7 @@
 """The walk from the statement outwards that every figure of data movement comes from.
 
-One function, `walk`, serves numbers and symbols alike, so that prices, printed expressions and
-the nonlinear program cannot disagree (section 3.1 of the paper, Listing 3).
+One function, `walk_loops`, serves numbers and symbols alike, so that prices, printed expressions
+and the nonlinear program cannot disagree (section 3.1 of the paper, Listing 3).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def choose(condition: Truth, yes: Q, no: Q) -> Q:
     return yes if condition else no
 
 
-def walk(
+def walk_loops(
     accesses: Sequence[_Moved],
     loops: Sequence[tuple[str, Q]],
     footprints: Sequence[Sequence[Q]],
@@ -81,7 +81,7 @@ def walk(
     >>> spec = Spec.parse("mn-mk-kn")
     >>> boxes = [dict(m=1, n=1, k=1), dict(m=1, n=1, k=50), dict(m=10, n=1, k=50)]
     >>> sizes = [[float(np.prod([b[i] for i in t.letters])) for b in boxes] for t in spec.tensors]
-    >>> walk(spec.tensors, [("k", 50.0), ("m", 10.0)], sizes, lambda inner, _: inner < 1)
+    >>> walk_loops(spec.tensors, [("k", 50.0), ("m", 10.0)], sizes, lambda inner, _: inner < 1)
     [10.0, 500.0, 500.0]
     """
     moved = [sizes[0] for sizes in footprints] if start is None else list(start)

@@ -14,11 +14,11 @@ from math import prod
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.machine.model import Machine
-from tilesolve.model.copies import panel_tensor, repeats
+from tilesolve.model.copies import panel_tensor, repeats_elements
 from tilesolve.model.iterations import Ranges, boxes_between, last_trips, loops_of, whole
 from tilesolve.model.nest import CopyKind, Nest
 from tilesolve.model.polyhedra import share_of_windows
-from tilesolve.model.price import stores
+from tilesolve.model.price import list_levels
 from tilesolve.model.touched import count_elements, count_lines, windows_of
 
 Trips = tuple[int, ...]
@@ -101,7 +101,7 @@ def find_reuses(
     """
     if 0 in problem.sizes.values():
         return ()
-    places = stores(machine, threads)[1:]
+    places = list_levels(machine, threads)[1:]
     sets = _Sets(problem, nest, machine.levels[0].line if lines else None)
     found = []
     for at in reversed(range(len(sets.loops))):
@@ -283,7 +283,7 @@ class _Sets:
         if kind == "in place":
             return None
         spec = self.problem.spec
-        panels = kind != "windows" and repeats(spec, number)
+        panels = kind != "windows" and repeats_elements(spec, number)
         tensor = panel_tensor(spec, number) if panels else spec.tensors[number]
         level = nest.packed[number - 1] if nest.packed else None
         if level is None:  # made before all calls

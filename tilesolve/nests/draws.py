@@ -14,7 +14,7 @@ from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import tiled_nest
 from tilesolve.nests.solutions import LoopSolution
-from tilesolve.nests.temporal import TemporalTiles, all_ends, cost_of, order_loops
+from tilesolve.nests.temporal import TemporalTiles, cost_of, list_boundary_loops, order_loops
 
 DRAWS_PER_TILING = 20
 """Tilings that are drawn for each that is wanted, at most: small extents have few that differ."""
@@ -90,7 +90,7 @@ def _draw_loops(solution: LoopSolution, rng: random.Random) -> LoopSolution:
 
 
 def _draw_tiles(setting: Setting, rng: random.Random) -> TemporalTiles:
-    ends = rng.choice(list(all_ends(setting)))
+    ends = rng.choice(list(list_boundary_loops(setting)))
     tiles = dict(setting.least)
     for letter in setting.tiled:
         least, most = setting.least[letter], setting.most(letter, ends.threads)

@@ -18,7 +18,7 @@ from tilesolve.plans.files import refuse_damage, seal, unseal
 HOLDS = "a plan of a nest"
 """What such JSON says that it holds."""
 
-NEST_FORMAT = 3
+NEST_FORMAT = 4
 """Version of the JSON; a file of another version is refused.
 
 In the first one, inputs were those of the right side before those of subscripts on the left, and

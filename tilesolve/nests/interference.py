@@ -16,7 +16,7 @@ import numpy as np
 from tilesolve.constants.policy import NEST_CROWD_RATIO
 from tilesolve.machine.level import Level
 
-Sets = Literal["cache", "printed"]
+SetRule = Literal["cache", "printed"]
 """How many sets a cache has: capacity by ways and bytes of a line; or, as Algorithm 1 prints it, by
 ways and bytes of an element."""
 
@@ -44,7 +44,9 @@ class CacheSets:
     next_line: bool = False
 
     @classmethod
-    def first(cls, level: Level, element: int, threads: int = 1, sets: Sets = "cache") -> CacheSets:
+    def first(
+        cls, level: Level, element: int, threads: int = 1, sets: SetRule = "cache"
+    ) -> CacheSets:
         """Return the first cache: the next line of each row comes along.
 
         Examples
@@ -58,7 +60,7 @@ class CacheSets:
 
     @classmethod
     def second(
-        cls, level: Level, element: int, threads: int = 1, ahead: int = 0, sets: Sets = "cache"
+        cls, level: Level, element: int, threads: int = 1, ahead: int = 0, sets: SetRule = "cache"
     ) -> CacheSets:
         """Return the second cache: half its sets are left to what is prefetched by strides.
 
@@ -88,7 +90,7 @@ class CacheSets:
         return -(-wanted // self.line)
 
 
-def _count(level: Level, element: int, sets: Sets) -> tuple[int, int]:
+def _count(level: Level, element: int, sets: SetRule) -> tuple[int, int]:
     """Return the sets and ways of a cache; one whose ways are unknown has one set."""
     capacity = level.capacity or 0
     unit = level.line if sets == "cache" else element
@@ -145,7 +147,7 @@ def largest_height(
 
 
 @lru_cache(maxsize=65536)
-def crowded_share(cache: CacheSets, sides: tuple[int, ...], strides: tuple[int, ...]) -> float:
+def conflict_share(cache: CacheSets, sides: tuple[int, ...], strides: tuple[int, ...]) -> float:
     """Return the share of a box's lines that lie in sets with more of them than ways.
 
     Parameters
@@ -158,7 +160,7 @@ def crowded_share(cache: CacheSets, sides: tuple[int, ...], strides: tuple[int, 
     Examples
     --------
     >>> cache = CacheSets(sets=64, ways=8, line=16)
-    >>> [crowded_share(cache, (9, 16), (pitch, 1)) for pitch in (1024, 1040)]
+    >>> [conflict_share(cache, (9, 16), (pitch, 1)) for pitch in (1024, 1040)]
     [1.0, 0.0]
     """
     most = NEST_CROWD_RATIO * cache.sets * cache.ways

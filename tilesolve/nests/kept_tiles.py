@@ -10,7 +10,7 @@ from typing import Any
 from tilesolve.constants.policy import NEST_ENUMERATED_LETTERS
 from tilesolve.contractions.errors import PlanError
 from tilesolve.nests.setting import Setting
-from tilesolve.nests.temporal import Ends, TemporalTiles, enumerate_tiles
+from tilesolve.nests.temporal import BoundaryLoops, TemporalTiles, enumerate_tiles
 from tilesolve.plans.cache import code_digest, is_enabled, keep, plan_folder, read_kept
 from tilesolve.plans.files import refuse_damage, seal, unseal
 
@@ -65,4 +65,4 @@ def _row_of(one: TemporalTiles) -> dict[str, Any]:
 
 def _tiles_of(row: dict[str, Any]) -> TemporalTiles:
     tuples = {name: tuple(row[name]) for name in ("inter", "intra")}
-    return TemporalTiles(**{**row, **tuples, "ends": Ends(**row["ends"])})
+    return TemporalTiles(**{**row, **tuples, "ends": BoundaryLoops(**row["ends"])})

@@ -83,7 +83,7 @@ def yield_temporal(request: NestRequest, _: bool) -> Iterator[LoopCandidate]:
     for one in temporal_tiles(setting):
         nest = tiled_nest(request.statement, sizes, one, threads=request.threads, lanes=lanes)
         why = "elements come back: tiles keep them near"
-        limit = partial(name_limit, setting, one.tiles, one.ends.o, one.ends.threads)
+        limit = partial(name_limit, setting, one.tiles, one.ends.outermost_point, one.ends.threads)
         yield LoopCandidate(nest, why, dict(one.tiles), limit)
 
 
@@ -115,7 +115,7 @@ def name_limit(setting: Setting, tiles: Mapping[str, int], o: str, threads: str 
         larger = {**tiles, letter: tiles[letter] + step}
         if larger[letter] > setting.most(letter, threads):
             continue
-        for name, excess in setting.crowded(larger, o).items():
+        for name, excess in setting.conflicts(larger, o).items():
             if excess > 0:
                 return name
     return ""

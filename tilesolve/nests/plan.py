@@ -30,7 +30,7 @@ from tilesolve.nests.running import NestRunner
 from tilesolve.nests.solutions import NestSolution
 from tilesolve.plans import cache as plan_cache
 from tilesolve.system.checks import check_threads
-from tilesolve.system.html_report import html_report
+from tilesolve.system.html_report import write_html_report
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,7 +175,7 @@ class NestPlan:
         return write_nest_report(self.request, self.solutions)
 
     def _repr_html_(self) -> str:
-        return html_report(str(self))
+        return write_html_report(str(self))
 
     def to_json(self) -> str:
         """Return the plan as JSON; `from_json` reads it back to an equal value."""

@@ -8,20 +8,20 @@ from math import ceil, prod
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_CROWDED_SHARE, NEST_REGION_POINTS
+from tilesolve.constants.policy import NEST_CONFLICT_SHARE, NEST_REGION_POINTS
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Access, Box
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Node, Work
 from tilesolve.model.nest import Output
-from tilesolve.model.price import LevelPrice, Price, stores
-from tilesolve.model.traffic import Store, traffic
-from tilesolve.nests.interference import CacheSets, crowded_share
+from tilesolve.model.price import LevelPrice, Price, list_levels
+from tilesolve.model.traffic import LevelView, count_traffic
+from tilesolve.nests.arithmetic import arithmetic_seconds
+from tilesolve.nests.interference import CacheSets, conflict_share
 from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.references import find_references
-from tilesolve.nests.steps import arithmetic_seconds
 
 
 def price_nest(
@@ -44,13 +44,13 @@ def price_nest(
         Whether the output goes past the caches.
     """
     (stage,) = computation.stages
-    places = stores(machine, threads)
+    places = list_levels(machine, threads)
     if not computation.points(stage):
         none = (0.0,) * len(find_references(computation, stage))
         levels = [LevelPrice(one.server, one.name, none, none, none, 0.0) for one in places]
         return Price(tuple(levels), 0.0, 0.0, ())
     tree = tree_of_loops(computation, nest, machine.vector_bits // 8, threads, streamed=streamed)
-    found = traffic(tree, places, evicts=_evicts_itself(machine))
+    found = count_traffic(tree, places, evicts=_evicts_itself(machine))
     region = region_share(stage, computation.sizes)
     levels = [
         LevelPrice(
@@ -175,18 +175,18 @@ def _as_loaded(access: Access, items: Sequence[LoopItem], vector_bytes: int) -> 
     return replace(access, loaded=vector_bytes)
 
 
-def _evicts_itself(machine: Machine) -> Callable[[Access, Box, Store], bool]:
+def _evicts_itself(machine: Machine) -> Callable[[Access, Box, LevelView], bool]:
     """Return what says whether most of what a box touches of an array evicts itself from a cache.
 
     In which sets of the last cache lines lie, no address tells.
     """
     caches = {one.name: one for one in machine.caches[:-1]}
 
-    def evicts(access: Access, box: Box, place: Store) -> bool:
+    def evicts(access: Access, box: Box, place: LevelView) -> bool:
         if place.name not in caches or access.gathered or len(access.axes) < 2:
             return False
         sides = tuple(max(ceil(side), 1) for side in access.reaches(box))
         sets = CacheSets.whole(caches[place.name], access.element)
-        return crowded_share(sets, sides, access.pitches) > NEST_CROWDED_SHARE
+        return conflict_share(sets, sides, access.pitches) > NEST_CONFLICT_SHARE
 
     return evicts

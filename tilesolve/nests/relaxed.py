@@ -23,7 +23,14 @@ from tilesolve.constants.policy import (
 from tilesolve.contractions.errors import SolverError
 from tilesolve.nests.reuse import first_working_set, second_working_set
 from tilesolve.nests.setting import Setting
-from tilesolve.nests.temporal import Ends, TemporalTiles, all_ends, cost_of, largest, order_tiles
+from tilesolve.nests.temporal import (
+    BoundaryLoops,
+    TemporalTiles,
+    cost_of,
+    largest,
+    list_boundary_loops,
+    order_tiles,
+)
 from tilesolve.solver.ipopt import solve
 from tilesolve.solver.posynomial import Posynomials
 from tilesolve.solver.signomials import Signomial
@@ -45,7 +52,7 @@ class RelaxedTiles:
         What no tiles cost less than, whatever evicts what.
     """
 
-    ends: Ends
+    ends: BoundaryLoops
     tiles: Mapping[str, float]
     cost: float
     bound: float
@@ -70,7 +77,7 @@ def solve_tiles(setting: Setting) -> list[TemporalTiles]:
     """
     found = []
     for ends in _worth_a_look(setting):
-        if not setting.fits(setting.least, ends.o, ends.threads):
+        if not setting.fits(setting.least, ends.outermost_point, ends.threads):
             continue
         relaxed = relax_tiles(setting, ends)
         if relaxed is not None:
@@ -87,21 +94,23 @@ def solve_tiles(setting: Setting) -> list[TemporalTiles]:
     return order_tiles(setting, repaired)
 
 
-def _worth_a_look(setting: Setting) -> Iterable[Ends]:
+def _worth_a_look(setting: Setting) -> Iterable[BoundaryLoops]:
     """Return choices of loops: of those that differ in the threads' letter, the longest one."""
-    best: dict[tuple[str, str], Ends] = {}
-    for ends in all_ends(setting):
-        before = best.get((ends.o, ends.n))
+    best: dict[tuple[str, str], BoundaryLoops] = {}
+    for ends in list_boundary_loops(setting):
+        before = best.get((ends.outermost_point, ends.innermost_tile))
         if before is None or _extent(setting, ends) > _extent(setting, before):
-            best[ends.o, ends.n] = ends
+            best[ends.outermost_point, ends.innermost_tile] = ends
     return best.values()
 
 
-def _extent(setting: Setting, ends: Ends) -> int:
+def _extent(setting: Setting, ends: BoundaryLoops) -> int:
     return setting.extents[ends.threads] if ends.threads else 0
 
 
-def relax_tiles(setting: Setting, ends: Ends, *, capped: bool = True) -> RelaxedTiles | None:
+def relax_tiles(
+    setting: Setting, ends: BoundaryLoops, *, capped: bool = True
+) -> RelaxedTiles | None:
     """Return the continuous optimum for one choice of loops; None if there is none.
 
     Parameters
@@ -131,7 +140,7 @@ def relax_tiles(setting: Setting, ends: Ends, *, capped: bool = True) -> Relaxed
     return RelaxedTiles(ends, best, price, bound)
 
 
-def _program(setting: Setting, ends: Ends, symbols: Mapping[str, Any]) -> Posynomials:
+def _program(setting: Setting, ends: BoundaryLoops, symbols: Mapping[str, Any]) -> Posynomials:
     """Return the program of tiles that keep both working sets in their caches."""
     cost: Any = cost_of(setting, ends, symbols)
     least = setting.least
@@ -147,9 +156,11 @@ def _program(setting: Setting, ends: Ends, symbols: Mapping[str, Any]) -> Posyno
     )
 
 
-def _sets(setting: Setting, ends: Ends, symbols: Mapping[str, Any]) -> dict[str, Signomial]:
+def _sets(
+    setting: Setting, ends: BoundaryLoops, symbols: Mapping[str, Any]
+) -> dict[str, Signomial]:
     """Return both working sets over the room for them."""
-    near = first_working_set(setting.references, symbols, ends.o, setting.lines[0])
+    near = first_working_set(setting.references, symbols, ends.outermost_point, setting.lines[0])
     far = second_working_set(setting.references, symbols)
     sets = {"near": near, "far": far}
     return {
@@ -168,7 +179,7 @@ def _solved(program: Posynomials, start: Mapping[str, float]) -> dict[str, float
 
 
 def _height_limits(
-    setting: Setting, ends: Ends, symbols: Mapping[str, Any], tiles: Mapping[str, float]
+    setting: Setting, ends: BoundaryLoops, symbols: Mapping[str, Any], tiles: Mapping[str, float]
 ) -> dict[str, Signomial] | None:
     """Return heights over what the widths of tiles leave; None where no tile passes that."""
     found: dict[str, Signomial] = {}
@@ -178,7 +189,7 @@ def _height_limits(
         if len(reference.axes) < 2 or reference.gathered:
             continue
         least = reference.reaches(setting.least)[-2]
-        for level, one in enumerate((ends.o, None)):
+        for level, one in enumerate((ends.outermost_point, None)):
             shape = {**now, one: 1} if one else now
             symbol = {**symbols, one: Signomial.constant(1)} if one else symbols
             *_, height, width = reference.reaches(shape)
@@ -205,7 +216,7 @@ def repair_tiles(setting: Setting, relaxed: RelaxedTiles) -> dict[str, int]:
     for letter in setting.tiled:
         rounded = int(relaxed.tiles[letter] // steps[letter] * steps[letter])
         tiles[letter] = max(rounded, setting.least[letter])
-    while not setting.fits(tiles, ends.o, ends.threads):
+    while not setting.fits(tiles, ends.outermost_point, ends.threads):
         widest = max(setting.tiled, key=lambda x: tiles[x] / setting.least[x])
         half = tiles[widest] // 2 // steps[widest] * steps[widest]
         tiles[widest] = max(half, setting.least[widest])
@@ -218,7 +229,7 @@ def repair_tiles(setting: Setting, relaxed: RelaxedTiles) -> dict[str, int]:
 
 
 def _exchanged(
-    setting: Setting, ends: Ends, tiles: Mapping[str, int], steps: Mapping[str, int]
+    setting: Setting, ends: BoundaryLoops, tiles: Mapping[str, int], steps: Mapping[str, int]
 ) -> dict[str, int]:
     """Return the cheapest tiles that fit, with all letters but one scaled, and that one's largest.
 
@@ -234,7 +245,7 @@ def _exchanged(
         moved = {x: (ratios * found[x]).astype(np.int64) for x in others}
         many = _grid(setting, ends, found, steps, moved)
         many[free] = np.ones_like(many[others[0]])
-        good = setting.fits(many, ends.o, ends.threads)
+        good = setting.fits(many, ends.outermost_point, ends.threads)
         many = {x: one[good] if isinstance(one, np.ndarray) else one for x, one in many.items()}
         if good.any():
             many[free] = largest(setting, ends, many, free)
@@ -243,20 +254,20 @@ def _exchanged(
 
 
 def _shifted(
-    setting: Setting, ends: Ends, tiles: Mapping[str, int], steps: Mapping[str, int]
+    setting: Setting, ends: BoundaryLoops, tiles: Mapping[str, int], steps: Mapping[str, int]
 ) -> dict[str, int]:
     """Return the cheapest tiles that fit, a few steps around given ones in each letter."""
     shifts = np.arange(-NEST_REPAIR_LINES, NEST_REPAIR_LINES + 1)
     moved = {x: tiles[x] + shifts * steps[x] for x in setting.tiled}
     many = _grid(setting, ends, tiles, steps, moved)
-    good = setting.fits(many, ends.o, ends.threads)
+    good = setting.fits(many, ends.outermost_point, ends.threads)
     many = {x: one[good] if isinstance(one, np.ndarray) else one for x, one in many.items()}
     return _cheapest(setting, ends, tiles, many)
 
 
 def _grid(
     setting: Setting,
-    ends: Ends,
+    ends: BoundaryLoops,
     tiles: Mapping[str, int],
     steps: Mapping[str, int],
     moved: Mapping[str, Any],
@@ -275,7 +286,7 @@ def _grid(
 
 
 def _cheapest(
-    setting: Setting, ends: Ends, tiles: Mapping[str, int], many: Mapping[str, Any]
+    setting: Setting, ends: BoundaryLoops, tiles: Mapping[str, int], many: Mapping[str, Any]
 ) -> dict[str, int]:
     """Return the cheapest of many tiles, or those given if they are."""
     prices = cost_of(setting, ends, many)

@@ -15,9 +15,9 @@ from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
 from tilesolve.model.price import Price
-from tilesolve.model.score import score
-from tilesolve.nests.interference import Sets
-from tilesolve.nests.steps import lanes_of
+from tilesolve.model.score import score_price
+from tilesolve.nests.arithmetic import lanes_of
+from tilesolve.nests.interference import SetRule
 from tilesolve.system.checks import check_threads
 
 Route = Literal["nest", "contraction", "transpose"]
@@ -49,7 +49,7 @@ class NestRequest:
         Those that share a core's caches; if None as many as the machine has, in the thesis's mode
         or where there are more threads than cores.
     sets
-        How the number of sets of a cache is read, see `Sets`.
+        How the number of sets of a cache is read, see `SetRule`.
     later
         The share of a run's first line that each further one costs, at all levels; the machine's
         if None.
@@ -68,7 +68,7 @@ class NestRequest:
     mode: NestMode = "default"
     route: Route | None = None
     threads_per_core: int | None = None
-    sets: Sets = "cache"
+    sets: SetRule = "cache"
     later: float | None = None
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class NestRequest:
         for name, value, known in (
             ("mode", self.mode, get_args(NestMode)),
             ("route", self.route, (*get_args(Route), None)),
-            ("sets", self.sets, get_args(Sets)),
+            ("sets", self.sets, get_args(SetRule)),
         ):
             if value not in known:
                 raise PlanError(f"{name} is one of {', '.join(map(str, known))}, not {value!r:.60}")
@@ -122,4 +122,4 @@ class NestRequest:
 
     def score(self, cost: Price) -> float:
         """Return what loops are compared by."""
-        return score(cost, self.machine.costs.level_overlap)
+        return score_price(cost, self.machine.costs.level_overlap)

@@ -27,7 +27,7 @@ from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import same_elements
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, WORD_BYTES
-from tilesolve.running.recent import Recent
+from tilesolve.running.repeat_call import RepeatCall
 from tilesolve.system.cancellation import CANCEL_ADDRESS, stop_address
 from tilesolve.system.result_buffers import new_result
 from tilesolve.system.workers import run_together
@@ -62,7 +62,7 @@ class NestLayout:
     address: int
     tasks: TaskWriter
     factors: tuple[Term, ...]
-    recent: Recent | None = None
+    recent: RepeatCall | None = None
 
     @classmethod
     def of(cls, tasks: TaskWriter, factors: Sequence[Term], *, merge: bool) -> NestLayout:
@@ -106,7 +106,7 @@ class NestRunner:
         self._long = self.seconds >= LONG_SECONDS
         self._codes: Codes = {}
         self._layouts: dict[tuple[object, ...], NestLayout] = {}
-        self._known: tuple[tuple[NestLayout, Recent], ...] = ()
+        self._known: tuple[tuple[NestLayout, RepeatCall], ...] = ()
 
     def compute(
         self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Array | None
@@ -175,7 +175,7 @@ class NestRunner:
         writer.write(self.solutions, arrays, out)
         return NestLayout.of(writer.tasks, tuple(writer.factors), merge=self.threads == 1)
 
-    def _remember(self, layout: NestLayout, call: Call) -> Recent | None:
+    def _remember(self, layout: NestLayout, call: Call) -> RepeatCall | None:
         """Return how to tell arrays like those of a call, if compiled code does all."""
         if any(one.job is not None for one in layout.stages):
             return None
@@ -195,7 +195,7 @@ class NestRunner:
         told = np.array(sizes, np.int64)
         size = scratch + tasks.scratch_bytes
         kept = (layout.words, layout.begins, tasks.kept, tasks.checked)
-        return Recent.of(run_all, told, arrays, numbers, size, kept)
+        return RepeatCall.of(run_all, told, arrays, numbers, size, kept)
 
     def _run_stages(self, layout: NestLayout, call: Call) -> None:
         """Run all tasks, by as many threads as there are."""

@@ -17,9 +17,9 @@ from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Access
-from tilesolve.model.price import stores
+from tilesolve.model.price import list_levels
 from tilesolve.model.runs import later_share
-from tilesolve.nests.interference import CacheSets, Sets, largest_height
+from tilesolve.nests.interference import CacheSets, SetRule, largest_height
 from tilesolve.nests.references import find_references
 from tilesolve.nests.reuse import Weights, first_working_set, second_working_set
 
@@ -98,7 +98,7 @@ class Setting:
         ]
         return np.maximum(np.array(found, dtype=np.int64), 1)[where].reshape(lines.shape)
 
-    def crowded(self, tiles: Mapping[str, Any], o: str) -> dict[str, Any]:
+    def conflicts(self, tiles: Mapping[str, Any], o: str) -> dict[str, Any]:
         """Return for each array and cache by how much its rows pass their limit; see `fits`."""
         found = {}
         shapes = ({**tiles, o: 1}, tiles)
@@ -119,7 +119,7 @@ class Setting:
         found = near & far
         for letter in self.tiled:
             found = found & (tiles[letter] <= self.most(letter, threads))
-        for excess in self.crowded(tiles, o).values():
+        for excess in self.conflicts(tiles, o).values():
             found = found & (excess <= 0)
         return found
 
@@ -132,7 +132,7 @@ def make_setting(
     mode: Mode = "default",
     *,
     threads_per_core: int | None = None,
-    sets: Sets = "cache",
+    sets: SetRule = "cache",
     ahead: int | None = None,
     later: tuple[float, float] | None = None,
 ) -> Setting:
@@ -151,7 +151,7 @@ def make_setting(
     threads_per_core
         Those that share a core's caches; see `sharers` if None.
     sets
-        How the number of sets is read, see `Sets`.
+        How the number of sets is read, see `SetRule`.
     ahead
         Lines that the second cache fetches ahead; the machine's if None.
     later
@@ -195,7 +195,7 @@ def make_setting(
 def _weights(machine: Machine, threads: int, later: tuple[float, float] | None) -> Weights:
     """Return the seconds of misses in both caches, by the levels that serve them."""
     found = []
-    for number, place in enumerate(stores(machine, threads)[1:3]):
+    for number, place in enumerate(list_levels(machine, threads)[1:3]):
         line = place.line / (place.read or place.bandwidth)
         share = later[number] if later else later_share(machine.level(place.server), line)
         found.append((line / share if share else line, share))

@@ -12,7 +12,7 @@ from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.program import Program
 from tilesolve.model.price import Price
-from tilesolve.model.score import score
+from tilesolve.model.score import score_price
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
 from tilesolve.nests.programs import LoopNest
@@ -156,7 +156,7 @@ class ContractionSolution(_Statement):
     def score(self) -> float:
         """What it is compared by; waiting is left out, which prices of loops have none of."""
         overlap = self.request.machine.costs.level_overlap
-        return sum(score(one.price, overlap) for one in self.plans)
+        return sum(score_price(one.price, overlap) for one in self.plans)
 
 
 BlockPart = LoopSolution | ContractionSolution

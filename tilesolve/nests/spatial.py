@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.constants.tuning import TURNED_PREFETCH_BYTES
+from tilesolve.constants.tuning import TRANSPOSED_PREFETCH_BYTES
 from tilesolve.model.access import Access
 from tilesolve.nests.setting import Setting
 from tilesolve.packing.sizes import PAGE_BYTES
@@ -85,7 +85,7 @@ def block_tiles(setting: Setting) -> SpatialTiles | None:
     row = _find_row(setting)
     if row is None:
         return None
-    ahead = (setting.lines[1] + TURNED_PREFETCH_BYTES) * len(crossed(setting))
+    ahead = (setting.lines[1] + TRANSPOSED_PREFETCH_BYTES) * len(crossed(setting))
     widest = max(one.element for one in setting.references)
     most = min(setting.capacities[1] // ahead, PAGE_BYTES // widest) // step * step
     if not most or not setting.extents[column] or not setting.extents[row]:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from tilesolve.kernels.programs.compiled_program import CompiledProgram
-from tilesolve.kernels.programs.module import FAILURE, ROOMS, STOP
+from tilesolve.kernels.programs.module import BUFFERS, FAILURE, STOP
 from tilesolve.kernels.runtime import macrokernel, transpose_walk
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.kernels.runtime.compiled import address
@@ -213,13 +213,13 @@ class TaskWriter:
         """
         self.checked[len(self.words)] = code
         words, places = code.lay_out_words(arrays)
-        rooms = WORD_BYTES * len(words)
-        rooms += -rooms % ALIGNMENT_BYTES
-        self._need_scratch(rooms + code.arena_bytes)
+        buffers = WORD_BYTES * len(words)
+        buffers += -buffers % ALIGNMENT_BYTES
+        self._need_scratch(buffers + code.arena_bytes)
         patches = [
             (STOP, fields.STOP, 0),
             (FAILURE, fields.FAILURE, 0),
-            (ROOMS, fields.SCRATCH, rooms),
+            (BUFFERS, fields.SCRATCH, buffers),
             *((places[info.name], *arrays[info.name].place) for info in code.arrays),
             *((places[name], *params[name]) for name, _ in code.program.computation.params),
         ]

@@ -18,20 +18,20 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class BoundaryLoops:
     """The loops that decide the cost of a tile.
 
     Parameters
     ----------
-    o, n
-        The outermost loop within tiles, and the innermost one over tiles.
+    innermost_tile, outermost_point
+        The innermost loop over tiles, and the outermost one within them.
     threads
         The outermost loop over tiles, which threads divide; None where one thread runs, and any
         may be outermost.
     """
 
-    o: str
-    n: str
+    innermost_tile: str
+    outermost_point: str
     threads: str | None
 
 
@@ -53,7 +53,7 @@ class TemporalTiles:
         The order's cost (4.12).
     """
 
-    ends: Ends
+    ends: BoundaryLoops
     tiles: Mapping[str, int]
     cost: float
     inter: tuple[str, ...]
@@ -61,7 +61,7 @@ class TemporalTiles:
     distance: float
 
 
-def all_ends(setting: Setting) -> Iterator[Ends]:
+def list_boundary_loops(setting: Setting) -> Iterator[BoundaryLoops]:
     """Yield the choices of the loops that decide.
 
     The column letter, along which vectors lie, is outermost nowhere if another letter can be.
@@ -72,11 +72,11 @@ def all_ends(setting: Setting) -> Iterator[Ends]:
     for o in inner:
         for n in setting.tiled:
             if setting.trips == 1:
-                yield Ends(o, n, None)
+                yield BoundaryLoops(n, o, None)
                 continue
             others = [x for x in outer if x != n or len(setting.tiled) == 1]
             for threads in [x for x in others if x != setting.column] or others:
-                yield Ends(o, n, threads)
+                yield BoundaryLoops(n, o, threads)
 
 
 def enumerate_tiles(setting: Setting) -> list[TemporalTiles]:
@@ -85,9 +85,9 @@ def enumerate_tiles(setting: Setting) -> list[TemporalTiles]:
     There is one for each choice of loops; none if nothing fits. All costs fall with each tile, so
     the last letter takes the largest that fits.
     """
-    groups: dict[tuple[str, str | None], list[Ends]] = {}
-    for ends in all_ends(setting):
-        groups.setdefault((ends.o, ends.threads), []).append(ends)
+    groups: dict[tuple[str, str | None], list[BoundaryLoops]] = {}
+    for ends in list_boundary_loops(setting):
+        groups.setdefault((ends.outermost_point, ends.threads), []).append(ends)
     found = []
     for same in groups.values():
         tiles = _fitting(setting, same[0])
@@ -99,7 +99,7 @@ def enumerate_tiles(setting: Setting) -> list[TemporalTiles]:
 
 
 def order_tiles(
-    setting: Setting, found: Sequence[tuple[Ends, dict[str, int], float]]
+    setting: Setting, found: Sequence[tuple[BoundaryLoops, dict[str, int], float]]
 ) -> list[TemporalTiles]:
     """Return tiles with their best order of loops, the cheapest first; of equals the nearest."""
     made = [
@@ -109,12 +109,12 @@ def order_tiles(
     return sorted(made, key=lambda one: (one.cost, one.distance))
 
 
-def _fitting(setting: Setting, ends: Ends) -> dict[str, Any]:
+def _fitting(setting: Setting, ends: BoundaryLoops) -> dict[str, Any]:
     """Return all tiles that fit, as arrays, the last letter's as large as may be."""
     column, *others = setting.tiled
     tiles: dict[str, Any] = dict(setting.least)
     tiles[column] = column_tiles(setting, ends)
-    tiles = _kept(tiles, setting.fits(tiles, ends.o, ends.threads))
+    tiles = _kept(tiles, setting.fits(tiles, ends.outermost_point, ends.threads))
     for number, letter in enumerate(others if _count(tiles) else ()):
         most = largest(setting, ends, tiles, letter)
         if number == len(others) - 1:
@@ -126,12 +126,19 @@ def _fitting(setting: Setting, ends: Ends) -> dict[str, Any]:
     return tiles
 
 
-def cost_of(setting: Setting, ends: Ends, tiles: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def cost_of(setting: Setting, ends: BoundaryLoops, tiles: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """Return what the misses of tiles cost."""
-    return cost(setting.references, tiles, setting.extents, ends.n, setting.weights, setting.lines)
+    return cost(
+        setting.references,
+        tiles,
+        setting.extents,
+        ends.innermost_tile,
+        setting.weights,
+        setting.lines,
+    )
 
 
-def column_tiles(setting: Setting, ends: Ends) -> Ints:
+def column_tiles(setting: Setting, ends: BoundaryLoops) -> Ints:
     """Return the tiles of the column letter: whole lines, its extent, or what threads leave."""
     most = setting.most(setting.column, ends.threads)
     room = setting.capacities[1] // setting.references[0].element
@@ -142,11 +149,13 @@ def column_tiles(setting: Setting, ends: Ends) -> Ints:
     return np.unique(np.append(steps, whole)) if whole <= most else steps
 
 
-def largest(setting: Setting, ends: Ends, tiles: Mapping[str, Any], letter: str) -> Ints:
+def largest(setting: Setting, ends: BoundaryLoops, tiles: Mapping[str, Any], letter: str) -> Ints:
     """Return for each of many tiles the largest size of one more letter that fits."""
 
     def fits(size: Ints) -> npt.NDArray[np.bool_]:
-        found: npt.NDArray[np.bool_] = setting.fits({**tiles, letter: size}, ends.o, ends.threads)
+        found: npt.NDArray[np.bool_] = setting.fits(
+            {**tiles, letter: size}, ends.outermost_point, ends.threads
+        )
         return found
 
     return largest_where(fits, _count(tiles), setting.most(letter, ends.threads))
@@ -169,7 +178,7 @@ def largest_where(fits: Callable[[Ints], npt.NDArray[np.bool_]], count: int, mos
 
 
 def order_loops(
-    setting: Setting, ends: Ends, tiles: Mapping[str, int]
+    setting: Setting, ends: BoundaryLoops, tiles: Mapping[str, int]
 ) -> tuple[tuple[str, ...], tuple[str, ...], float]:
     """Return the orders of loops over tiles and within them that lie nearest, and their cost.
 
@@ -177,8 +186,8 @@ def order_loops(
     """
     tiled, column = setting.tiled, setting.column
     whole = [x for x in setting.extents if x not in tiled and setting.extents[x] > 1]
-    inters = list(_between(tiled, ends.threads, ends.n))
-    intras = list(_between(tiled, ends.o, column))
+    inters = list(_between(tiled, ends.threads, ends.innermost_tile))
+    intras = list(_between(tiled, ends.outermost_point, column))
     inter, intra = inters[0], intras[0]
     if len(inters) * len(intras) <= NEST_ORDER_PAIRS:
         inter, intra = min(

@@ -31,10 +31,10 @@ from tilesolve.model.lines import line_waste
 from tilesolve.model.loop_order import innermost_first, order_loops
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.pages import has_aliased_lines
-from tilesolve.model.traffic import Store
+from tilesolve.model.traffic import LevelView
 
 
-def unfuse(
+def box_letters(
     problem: Problem,
     fused: Fused,
     nest: Nest,
@@ -73,7 +73,7 @@ def unfuse(
     >>> problem = Problem.of("abcd-aebf-dfce", 72)
     >>> fused = fuse(problem)
     >>> classes = [("L1", "K", dict(M=144, N=8, K=256)), ("memory", "M", 5184)]
-    >>> boxes = unfuse(problem, fused, Nest.of(fused.problem, classes), 64)
+    >>> boxes = box_letters(problem, fused, Nest.of(fused.problem, classes), 64)
     >>> boxes.bands[0].box
     (('a', 2), ('b', 72), ('c', 1), ('d', 8), ('e', 16), ('f', 16))
     """
@@ -144,7 +144,9 @@ def _sides_of_bands(
             ]
             weight = EDGE_WASTE_POWER if at or index in fused.reduced else 1.0
             whole = {} if at else _whole_blocks(problem, letters, depths, min(lanes, band[index]))
-            inner = box(problem, letters, inner, band[index], line, met, weight, chosen[at], whole)
+            inner = shape_box(
+                problem, letters, inner, band[index], line, met, weight, chosen[at], whole
+            )
             chosen[at] |= inner
     return chosen
 
@@ -221,7 +223,7 @@ def run_sides(problem: Problem, run: int) -> dict[str, int]:
 
 
 def tiles_of(
-    problem: Problem, fused: Fused, sides: Sequence[Mapping[str, int]], place: Store
+    problem: Problem, fused: Fused, sides: Sequence[Mapping[str, int]], place: LevelView
 ) -> tuple[tuple[str, int], ...]:
     """Return for each class the iterations of a box that has at least some sides.
 
@@ -231,9 +233,9 @@ def tiles_of(
     --------
     >>> from tilesolve.model.fused import fuse
     >>> from tilesolve.machine.model import Machine
-    >>> from tilesolve.model.price import stores
+    >>> from tilesolve.model.price import list_levels
     >>> problem = Problem.of("abcde-ecbfa-fd", "a=48,b=32,c=32,d=24,e=48,f=48")
-    >>> last = stores(Machine.load("e5-2680v4"))[-1]
+    >>> last = list_levels(Machine.load("e5-2680v4"))[-1]
     >>> tiles_of(problem, fuse(problem), [line_sides(problem, 64)], last)
     (('M', 64), ('N', 8), ('K', 1))
     """
@@ -265,7 +267,7 @@ def even_sizes(problem: Problem, letters: Sequence[str], line: int) -> tuple[int
     return tuple(sorted(found))
 
 
-def box(
+def shape_box(
     problem: Problem,
     letters: Sequence[str],
     inner: Mapping[str, int],
@@ -307,7 +309,7 @@ def box(
     Examples
     --------
     >>> problem = Problem.of("abcd-aebf-dfce", 72)
-    >>> box(problem, ("e", "f"), {"e": 1, "f": 1}, 256, 64, problem.spec.tensors)
+    >>> shape_box(problem, ("e", "f"), {"e": 1, "f": 1}, 256, 64, problem.spec.tensors)
     {'e': 16, 'f': 16}
     """
     within, decided = tuple(inner[i] for i in letters), tuple(sorted(known.items()))
@@ -330,7 +332,7 @@ def _box(
     decided: tuple[tuple[str, int], ...],
     blocks: tuple[int, ...],
 ) -> tuple[int, ...]:
-    """Return the sides of `box`, kept: the candidates of one plan need each about five times."""
+    """Return the sides of `shape_box`, kept: one plan's candidates need each about five times."""
     inner, known = dict(zip(letters, within, strict=True)), dict(decided)
     extents = {i: max(1, problem.sizes[i]) for i in letters}
     if size >= prod(extents.values()):

@@ -24,14 +24,16 @@ from tilesolve.model.fused import fuse
 from tilesolve.model.lines import lines_of, run_of, run_waste
 from tilesolve.model.pages import has_aliased_lines, runs_of
 from tilesolve.planning.fitted_tile import fit_tile, lanewise_tile
-from tilesolve.planning.letter_boxes import box
+from tilesolve.planning.letter_boxes import shape_box
 from tilesolve.planning.prefetch import is_packed_late
 
 Sides = tuple[int, int]
 """Vectors of rows, and columns, of a register tile."""
 
 
-def register_tile(problem: Problem, machine: Machine, *, non_temporal: bool = False) -> Microkernel:
+def choose_register_tile(
+    problem: Problem, machine: Machine, *, non_temporal: bool = False
+) -> Microkernel:
     """Return the microkernel for a problem: the best measured one, or else the default.
 
     The shape decides: sixteen rows are one tile of sixteen, or most of one of twenty-four, and a
@@ -57,7 +59,7 @@ def register_tile(problem: Problem, machine: Machine, *, non_temporal: bool = Fa
     >>> tiles = RegisterTile(2, 6, 6.0, 60.0), RegisterTile(1, 12, 6.0, 20.0)
     >>> measured = machine.replace(catalogues=(Catalogue("float64", 256, 16, tiles),))
     >>> problem = Problem.of("mn-mk-kn", "m=12 n=8 k=16")
-    >>> [register_tile(problem, m).columns for m in (machine, measured)]
+    >>> [choose_register_tile(problem, m).columns for m in (machine, measured)]
     [6, 12]
     """
     usual, costs = default_microkernel(machine, problem.dtype), machine.costs
@@ -434,7 +436,7 @@ def _cut(
     if not letters:
         return _Cut(1, 1, {})
     inner = {i: max(1, min(group if i in lane else 1, problem.sizes[i])) for i in letters}
-    sides = box(problem, letters, inner, most, line, [problem.spec.output])
+    sides = shape_box(problem, letters, inner, most, line, [problem.spec.output])
     extents = {i: max(1, problem.sizes[i]) for i in letters}
     total = prod(ceil(parts * n / group) / parts if i in lane else n for i, n in extents.items())
     return _Cut(prod(ceil(n / sides[i]) for i, n in extents.items()), total, sides)

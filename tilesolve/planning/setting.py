@@ -10,7 +10,7 @@ from tilesolve.model.access import Access, accesses_of
 from tilesolve.model.fused import Fused
 from tilesolve.model.loop_tree import copies_of
 from tilesolve.model.nest import CopyKind, Output
-from tilesolve.model.traffic import Store
+from tilesolve.model.traffic import LevelView
 
 Choice = tuple[str | None, ...]
 """For each cache the loops around its tile, innermost first; None: no tile of its own there."""
@@ -52,7 +52,7 @@ class Setting:
     """
 
     fused: Fused
-    places: tuple[Store, ...]
+    places: tuple[LevelView, ...]
     microkernel: Microkernel
     rate: float
     frequency: float

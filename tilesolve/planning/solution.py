@@ -21,7 +21,7 @@ from tilesolve.model.access import touched_bytes
 from tilesolve.model.fused import Fused, fuse_share
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price, packing_share
-from tilesolve.model.score import score
+from tilesolve.model.score import score_price
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.waiting import waiting_seconds
@@ -231,7 +231,7 @@ class Solution:
     def score(self) -> float:
         """The seconds that it is compared by with other solutions of its problem."""
         waiting = waiting_seconds(self.share, self.nest, self.cost, self.machine, self.levels)
-        return score(self.cost, self.machine.costs.level_overlap, waiting)
+        return score_price(self.cost, self.machine.costs.level_overlap, waiting)
 
     @property
     def packing_share(self) -> float:

@@ -17,18 +17,18 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.copies import panel_tensor
 
 
-def vector_letter(problem: Problem, machine: Machine) -> str | None:
+def choose_vector_letter(problem: Problem, machine: Machine) -> str | None:
     """Return the letter that vectors lie along; None for the output's last one.
 
     Examples
     --------
     >>> machine = Machine.load("e5-2680v4")
     >>> layer = "khw-c[h+r][w+s]-kcrs"
-    >>> vector_letter(Problem.of(layer, "k=64 h=14 w=14 c=64 r=3 s=3"), machine)
+    >>> choose_vector_letter(Problem.of(layer, "k=64 h=14 w=14 c=64 r=3 s=3"), machine)
     'k'
-    >>> vector_letter(Problem.of(layer, "k=8 h=64 w=64 c=1 r=1 s=1"), machine)
-    >>> vector_letter(Problem.of("ik-ij-jk", 64), machine)
-    >>> vector_letter(Problem.of("chw-c[h+r][w+s]-crs", "c=64 h=9 w=9 r=3 s=3"), machine)
+    >>> choose_vector_letter(Problem.of(layer, "k=8 h=64 w=64 c=1 r=1 s=1"), machine)
+    >>> choose_vector_letter(Problem.of("ik-ij-jk", 64), machine)
+    >>> choose_vector_letter(Problem.of("chw-c[h+r][w+s]-crs", "c=64 h=9 w=9 r=3 s=3"), machine)
     'c'
     """
     spec, output = problem.spec, problem.spec.output.letters

@@ -10,7 +10,7 @@ from tilesolve.model.access import touched_bytes
 from tilesolve.model.lines import run_of, run_waste
 from tilesolve.model.nest import Nest
 from tilesolve.model.pages import runs_of
-from tilesolve.model.price import Price, stores
+from tilesolve.model.price import Price, list_levels
 from tilesolve.packing.sizes import PAGE_BYTES
 from tilesolve.planning.prefetch import is_packed_late
 
@@ -33,7 +33,7 @@ def waiting_seconds(
     levels
         Those that tiles were solved for, nearest first.
     """
-    memory, volumes, (call, *tiles) = stores(machine)[-1], cost.levels[-1].volumes, nest.bands
+    memory, volumes, (call, *tiles) = list_levels(machine)[-1], cost.levels[-1].volumes, nest.bands
     near = next((band for band in tiles if band.level in levels[:1]), call)
     last, nearest = outermost_tile(nest), dict(near.box)
     boxes = [

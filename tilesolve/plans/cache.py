@@ -26,7 +26,7 @@ from tilesolve.planning.demand import Demand
 from tilesolve.planning.solution import Solution
 from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.files import FORMAT, dump, load, rename_letters
-from tilesolve.plans.tries import settle
+from tilesolve.plans.tries import pick_fastest_measured
 from tilesolve.running.epilogue_tables import check_epilogue
 from tilesolve.system import files
 from tilesolve.system.cache_bound import bound_cache, note_use
@@ -143,7 +143,7 @@ def cached(
         hash(key)
     except TypeError:  # no sizes, or no spec: the error says so
         problem = problem_of(spec, sizes, dtype, constant)
-        return make(settle(problem, Machine.load(machine), threads, demand))
+        return make(pick_fastest_measured(problem, Machine.load(machine), threads, demand))
     return remember(
         key,
         lambda: make(
@@ -204,10 +204,10 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
     )
     if found is None:
         try:
-            found = settle(form.problem, machine, threads, wanted)
+            found = pick_fastest_measured(form.problem, machine, threads, wanted)
         except PlanError:
             # It says so in the problem's letters.
-            return settle(problem, machine, threads, demand)
+            return pick_fastest_measured(problem, machine, threads, demand)
         keep(path, dump(found))
     return rename_letters(found, problem, form)
 

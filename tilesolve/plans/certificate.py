@@ -14,7 +14,7 @@ from threading import TIMEOUT_MAX
 
 from tilesolve.contractions.argument_kinds import check_factor
 from tilesolve.contractions.errors import SolverError
-from tilesolve.model.formulas import tile
+from tilesolve.model.formulas import name_tile
 from tilesolve.planning.geometric.program import Formulation, formulate
 from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.setting import Setting
@@ -157,7 +157,7 @@ def _sizes(
     program: Formulation, index: str, chains: Sequence[Sequence[int]]
 ) -> list[dict[str, float]]:
     """Return the sizes of the tiles of each chain of an index that have variables."""
-    symbols = [tile(at, index, len(chains[0])) for at in range(1, len(chains[0]) + 1)]
+    symbols = [name_tile(at, index, len(chains[0])) for at in range(1, len(chains[0]) + 1)]
     return [
         {
             symbol: float(size)

@@ -28,7 +28,7 @@ from tilesolve.planning.solution import Chains, Composed, Search, Sliced, Soluti
 from tilesolve.system.checks import check_threads
 from tilesolve.system.checksums import checksum_of
 
-FORMAT = 5
+FORMAT = 6
 """Version of the JSON; a file of another version is refused."""
 
 PLAN = "a plan"

@@ -29,11 +29,11 @@ from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.arguments import Sizes, Tensors, problem_of, read_demand, read_sizes
 from tilesolve.plans.executors import make_executor
 from tilesolve.plans.solution_figures import SolutionFigures
-from tilesolve.plans.tries import settle
+from tilesolve.plans.tries import pick_fastest_measured
 from tilesolve.running.epilogue_tables import check_epilogue
 from tilesolve.system.checks import check_threads
 from tilesolve.system.files import warn_once
-from tilesolve.system.html_report import html_report
+from tilesolve.system.html_report import write_html_report
 
 if TYPE_CHECKING:
     from tilesolve.plans.certificate import Certificate
@@ -199,7 +199,7 @@ class Plan(SolutionFigures):
         executor = self._executor or self.executor
         recent = executor.recent
         if recent is not None:
-            done = recent.again(out, alpha, beta, first, second)
+            done = recent.run(out, alpha, beta, first, second)
             if done is not None:
                 return done
         return executor.run(first, second, out, alpha, beta, operands)
@@ -263,7 +263,7 @@ class Plan(SolutionFigures):
         return write_report(self._solution)
 
     def _repr_html_(self) -> str:
-        return html_report(str(self))
+        return write_html_report(str(self))
 
     def to_json(self) -> str:
         """Return the plan as JSON; `from_json` reads it back to an equal value."""
@@ -419,7 +419,7 @@ def plan(
     else:
         problem = problem_of(spec, extents, name, constant)
         check_epilogue(demand.epilogue, problem)
-        found = Plan(settle(problem, Machine.load(machine), threads, demand))
+        found = Plan(pick_fastest_measured(problem, Machine.load(machine), threads, demand))
     if threads > found.machine.cores:
         told = f"{threads} threads take turns on the {found.machine.cores} cores of the machine"
         warn_once(f"{told} {found.machine.name!r}", ThreadsWarning)

@@ -12,7 +12,7 @@ from tilesolve.contractions.roles import COLUMNS, ROWS, shared_lane
 from tilesolve.kernels.dtypes import register_tiles
 from tilesolve.model.access import touched_bytes
 from tilesolve.model.nest import REGISTER
-from tilesolve.model.price import stores
+from tilesolve.model.price import list_levels
 from tilesolve.planning.composition.describe import scheme_of
 from tilesolve.planning.layout_policy import LayoutPolicy, policy_of
 from tilesolve.planning.reuses import reuses_of
@@ -52,7 +52,7 @@ def least_volumes(solution: Solution) -> list[float]:
     touched = touched_bytes(share)
     once = sum(touched) + (touched[0] if solution.output == "accumulate" else 0)
     found = []
-    for place in stores(solution.machine, solution.threads):
+    for place in list_levels(solution.machine, solution.threads):
         held = place.capacity / share.itemsize
         products = 2 * prod(share.sizes.values()) / sqrt(held) - 2 * held
         found.append(max(float(once), products * share.itemsize if _plain(share) else 0.0))

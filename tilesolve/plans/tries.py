@@ -29,7 +29,9 @@ FLUSHED_CACHES = 2
 """Bytes that are written between runs, over the capacity of the largest cache: as TCCG does."""
 
 
-def settle(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Solution:
+def pick_fastest_measured(
+    problem: Problem, machine: Machine, threads: int, demand: Demand
+) -> Solution:
     """Return the best solution by its price; with several tries, the fastest of the best ones.
 
     Another one than the best by its price has to be faster by more than times differ anyway.
@@ -37,7 +39,8 @@ def settle(problem: Problem, machine: Machine, threads: int, demand: Demand) -> 
     Examples
     --------
     >>> problem, machine = Problem.of("ij-ik-kj", 24), Machine.load("i7-6700k")
-    >>> settle(problem, machine, 1, Demand()) == list_tries(problem, machine, 1, Demand())[0]
+    >>> found = list_tries(problem, machine, 1, Demand())
+    >>> pick_fastest_measured(problem, machine, 1, Demand()) == found[0]
     True
     """
     with tell_of_planning():

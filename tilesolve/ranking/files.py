@@ -16,7 +16,7 @@ from tilesolve.ranking.table import describe_variant
 from tilesolve.ranking.variants import SOLVER, Variant
 from tilesolve.system.tables import write_csv
 
-FORMAT = 2
+FORMAT = 3
 """Version of the JSON; a file of another version is refused."""
 
 COLUMNS = ("rank", "variant", "around", "tiles", "split", "packed", "fits", "predicted_s")
@@ -63,7 +63,7 @@ def load(text: str) -> Standings:
     --------
     >>> load("{}")
     Traceback (most recent call last):
-    tilesolve.contractions.errors.PlanError: not a ranking of format 2 but None
+    tilesolve.contractions.errors.PlanError: not a ranking of format 3 but None
     """
     try:
         data = json.loads(text)

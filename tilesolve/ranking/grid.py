@@ -15,7 +15,7 @@ import numpy as np
 
 from tilesolve.contractions.roles import Roles
 from tilesolve.model.score import score_times
-from tilesolve.planning.geometric.loop_choices import choices
+from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.geometric.tilings import Chain, survey
 from tilesolve.planning.setting import Choice, Setting
@@ -96,7 +96,7 @@ def make_grids(solution: Solution) -> list[Grid]:
             choice,
             tuple((i, _chains(setting, choice, i)) for i in setting.fused.problem.spec.letters),
         )
-        for choice in choices(setting)
+        for choice in list_choices(setting)
     ]
 
 
@@ -133,7 +133,7 @@ def make_interleaved_grids(solution: Solution, seed: int) -> list[Grid]:
                 return "".join(order)
 
     found = []
-    for choice in choices(setting):
+    for choice in list_choices(setting):
         orders = tuple(first and interleave() for first in choice)
         options = tuple((i, _chains(setting, orders, i)) for i in problem.spec.letters)
         found.append(Grid(solution, setting, orders, options))

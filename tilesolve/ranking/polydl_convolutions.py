@@ -17,7 +17,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS
 from tilesolve.model.fused import Fused
 from tilesolve.model.nest import REGISTER, Band, Nest, Output
-from tilesolve.model.price import stores
+from tilesolve.model.price import list_levels
 from tilesolve.planning.geometric.strategy import setting_for, with_nest
 from tilesolve.planning.geometric.tilings import Chain, feasible
 from tilesolve.planning.runner import roles_of
@@ -175,7 +175,7 @@ def vary_convolution(best: Solution, count: int, seed: int) -> Iterator[tuple[So
     base, register = _base(best, layer)
     share = base.share
     setting = _over_letters(setting_for(base), share)
-    caches = [place.name for place in stores(best.machine, best.threads)[1:]]
+    caches = [place.name for place in list_levels(best.machine, best.threads)[1:]]
     tiled = [place.name for place in setting.places[1:]]
     for loops in pick_some(every, count, seed):
         nest = _nest(setting, share, layer, loops, register, caches)

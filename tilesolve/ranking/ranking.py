@@ -33,7 +33,7 @@ from tilesolve.ranking.standings import Clock, Standings
 from tilesolve.ranking.table import write_ranking
 from tilesolve.ranking.variants import list_variants
 from tilesolve.system.checks import check_threads
-from tilesolve.system.html_report import html_report
+from tilesolve.system.html_report import write_html_report
 
 Top = int | str | None
 """How many of the first variants: a number, a share such as ``"5%"``, or None for all."""
@@ -122,7 +122,7 @@ class Ranking(Standings):
         return write_ranking(self)
 
     def _repr_html_(self) -> str:
-        return html_report(str(self))
+        return write_html_report(str(self))
 
     def to_json(self) -> str:
         """Return the ranking as JSON; `from_json` reads it back to an equal value."""

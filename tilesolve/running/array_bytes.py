@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 
 
-def array_bytes(value: object) -> int:
+def sum_array_bytes(value: object) -> int:
     """Return the bytes of all arrays in a value made of data classes, mappings and sequences.
 
     Arrays that are there several times count once.
@@ -16,7 +16,7 @@ def array_bytes(value: object) -> int:
     Examples
     --------
     >>> table = np.zeros(3)
-    >>> array_bytes({"first": (table, 1), "second": [table, "text", np.zeros((2, 2))]})
+    >>> sum_array_bytes({"first": (table, 1), "second": [table, "text", np.zeros((2, 2))]})
     56
     """
     found: dict[int, int] = {}

@@ -23,9 +23,9 @@ from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offsets import Integers
 from tilesolve.planning.solution import Solution
 from tilesolve.running.addition import Addition
-from tilesolve.running.array_bytes import array_bytes
+from tilesolve.running.array_bytes import sum_array_bytes
 from tilesolve.running.prepared import Prepared
-from tilesolve.running.recent import Argument, Recent
+from tilesolve.running.repeat_call import Argument, RepeatCall
 from tilesolve.running.task import Task, Visit
 from tilesolve.system.checks import check_apart, check_dtype, check_output, check_writable
 from tilesolve.system.result_buffers import new_result
@@ -58,12 +58,12 @@ class Layout:
     dtype: np.dtype[Any]
     tasks: list[Task]
     addition: Addition | None = None
-    recent: Recent | None = None
+    recent: RepeatCall | None = None
     used: int = 0
     nbytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.nbytes = array_bytes(self.tasks)
+        self.nbytes = sum_array_bytes(self.tasks)
 
     @classmethod
     def of(
@@ -162,7 +162,7 @@ class Executor:
         self.solution = solution
         self.long = solution.seconds >= policy.LONG_SECONDS
         self.layouts: dict[tuple[Any, ...], Layout] = {}
-        self.recent: Recent | None = None
+        self.recent: RepeatCall | None = None
         epilogue = solution.epilogue
         self.shapes = epilogue.shapes(solution.problem) if epilogue else []
 
@@ -216,7 +216,7 @@ class Executor:
             if not (prepared or others or tasks[0].schedule.block):
                 if layout.recent is None:
                     told = Argument(out, out), (Argument(first, first), Argument(second, second))
-                    layout.recent = Recent.of_contraction(tasks[0], *told)
+                    layout.recent = RepeatCall.of_contraction(tasks[0], *told)
                 self.recent = layout.recent
         return out
 
@@ -226,14 +226,14 @@ class Executor:
         first: Argument,
         second: Prepared,
         others: Sequence[Argument],
-    ) -> Recent | None:
+    ) -> RepeatCall | None:
         """Return what computes at once for calls like one that has run; None if nothing can."""
         layout = self._layout(
             first.view, second.array, out.view, (second,), tuple(one.view for one in others)
         )
         if len(layout.tasks) != 1 or layout.tasks[0].schedule.block or self.long:
             return None  # sums of halves lie in no array; compiled code hears no interrupts
-        return Recent.of_contraction(
+        return RepeatCall.of_contraction(
             layout.tasks[0], out, (first, Argument(second.array)), others, kept=(second,)
         )
 

@@ -364,9 +364,9 @@ def add_epilogue(state: Integers, steps: Integers, tables: EpilogueTables) -> No
 
 def _add_turning(state: Integers) -> None:
     """Have runs turn tiles on their way to C; what does so is loaded where it is needed."""
-    from tilesolve.kernels.runtime.turned_output import addresses
+    from tilesolve.kernels.runtime.transposed_output import addresses
 
-    state[fields.LAY_OUT_TURNED : fields.KERNELS] = addresses()
+    state[fields.LAY_OUT_TRANSPOSED : fields.KERNELS] = addresses()
 
 
 def _state(schedule: Schedule) -> Integers:
@@ -416,7 +416,7 @@ def _kernel_addresses(family: Family, packed: bool) -> Integers:
     """
     state = np.zeros(fields.SIZE, np.int64)
     state[fields.STOP] = cancellation.CANCEL_ADDRESS
-    state[fields.PACK_SEGMENT : fields.LAY_OUT_TURNED] = macrokernel.addresses()
+    state[fields.PACK_SEGMENT : fields.LAY_OUT_TRANSPOSED] = macrokernel.addresses()
     loaded = load_kernels(family, packed=packed)  # another process may make them meanwhile
     addresses = _addresses_of_kinds(state)
     whole = fields.MIXED if family.mixed else fields.PACKED if packed else fields.IN_PLACE

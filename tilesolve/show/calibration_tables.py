@@ -34,7 +34,7 @@ SUMS = (24, 256)
 """Lengths of sums in the table: a short one, which shows what calls cost, and a usual one."""
 
 
-def calibration_tables(calibration: Calibration) -> list[Table]:
+def list_calibration_tables(calibration: Calibration) -> list[Table]:
     """Return a calibration's levels and its arithmetic peaks, per second and per cycle.
 
     An assumed figure has a question mark. The best round counts; the spread says how far the
@@ -43,7 +43,7 @@ def calibration_tables(calibration: Calibration) -> list[Table]:
     Examples
     --------
     >>> machine = Machine.load("i7-6700k")
-    >>> [len(part.rows) for part in calibration_tables(Calibration(machine, (), (), (), 0.0))]
+    >>> [len(part.rows) for part in list_calibration_tables(Calibration(machine, (), (), (), 0.0))]
     [4, 2]
     """
     machine = calibration.machine

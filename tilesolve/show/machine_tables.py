@@ -11,12 +11,12 @@ from tilesolve.system.tables import Table
 from tilesolve.system.units import format_duration, format_rate, format_size
 
 
-def machine_tables(machine: Machine) -> list[Table]:
+def list_machine_tables(machine: Machine) -> list[Table]:
     """Return tables of a machine's levels, bandwidths, vector units and costs, with sources.
 
     Examples
     --------
-    >>> [len(part.rows) for part in machine_tables(Machine.load("i7-6700k"))][:3]
+    >>> [len(part.rows) for part in list_machine_tables(Machine.load("i7-6700k"))][:3]
     [4, 4, 9]
     """
     counts = dict.fromkeys(("capacity", "usable", "line", "ways", "shared by"), "right")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Nest
-from tilesolve.model.price import price
+from tilesolve.model.price import compute_price
 from tilesolve.model.walk import Rule
 from tilesolve.plans.plan import plan
 from tilesolve.simulation.cache_simulator import CacheShape
@@ -121,7 +121,7 @@ def compare_misses(
     lines = simulated.lines
     names = [level.name for level in machine.caches]
     homes = [None, *(nest.packed or (None,) * len(problem.spec.operands))]
-    costs = [price(problem, nest, machine, rule=rule) for rule in RULES]
+    costs = [compute_price(problem, nest, machine, rule=rule) for rule in RULES]
     rows = []
     for at, level in enumerate(machine.caches):
         missed = [

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 
-def free_memory() -> int:
+def read_free_memory() -> int:
     """Return the bytes that this process may still take: the system's, or its control group's."""
     return min([_system_memory(), *_group_memory()])
 

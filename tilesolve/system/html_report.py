@@ -10,7 +10,7 @@ from itertools import groupby
 from tilesolve.system.tables import write_html
 
 
-def html_report(text: str) -> str:
+def write_html_report(text: str) -> str:
     r"""Return a report as HTML: indented lines become tables, other lines stay text.
 
     Parameters
@@ -22,7 +22,7 @@ def html_report(text: str) -> str:
 
     Examples
     --------
-    >>> print(html_report("i < 3\n\n  level  time\n  L1     2 ms"))
+    >>> print(write_html_report("i < 3\n\n  level  time\n  L1     2 ms"))
     <div>i &lt; 3</div>
     <table>
     <tr><th>level</th><th>time</th></tr>

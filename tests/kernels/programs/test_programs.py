@@ -19,11 +19,11 @@ from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.printer import print_program
 from tilesolve.kernels.programs.program import (
     Barrier,
+    Buffer,
     Compute,
     Hold,
     Loop,
     Program,
-    Room,
     Start,
 )
 from tilesolve.system.cancellation import deadline, is_stopped
@@ -88,15 +88,15 @@ def blur(rows, columns):
     result = loop("x", 0, columns, Compute(1), kind="vector")
     inner = Loop("y", (band,), (band + 8, number(rows)), (steady, result))
     begin = Loop("y", (band,), (band + 1,), (warm,))
-    ring = Room("t", (ZERO, ZERO), (3, columns), (begin, inner), ring=0)
+    ring = Buffer("t", (ZERO, ZERO), (3, columns), (begin, inner), ring=0)
     outer = Loop("band", (ZERO,), (number(rows),), (ring,), 8, "threads")
     return Program(found, (outer,))
 
 
 def test_a_sliding_window_is_printed():
-    """Rooms, with the axis along which places are used again."""
+    """Buffers, with the axis along which places are used again."""
     text = print_program(blur(20, 30))
-    assert "room t[ring of 3, 0 + 30]:" in text
+    assert "buffer t[ring of 3, 0 + 30]:" in text
     assert "for v in y+2 .. y+3:" in text
 
 

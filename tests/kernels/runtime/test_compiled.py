@@ -28,7 +28,7 @@ from tilesolve.kernels.runtime.compiled import (
     invoke,
     result,
 )
-from tilesolve.kernels.sources import LAYOUT, checksum, sources
+from tilesolve.kernels.sources import LAYOUT, checksum, list_sources
 
 CHECK = "assert tilesolve.__path__ == [{path!r}], tilesolve.__path__\n"
 
@@ -68,7 +68,7 @@ OF_PLANS = {
 
 COMPILED = [
     f"{path.parent.name}.{path.stem}"
-    for path in sources()
+    for path in list_sources()
     if "\n@compiled(" in path.read_text("utf-8")
 ]
 """Modules of compiled functions."""
@@ -114,8 +114,8 @@ def _imported(path):
 @pytest.mark.parametrize("module", COMPILED)
 def test_the_layout_covers_all_that_is_taken_from_others(module):
     """What code is compiled for has every module of ours in it that its own imports."""
-    assert checksum(sources()) == LAYOUT
-    covered = {str(source) for source in sources()}
+    assert checksum(list_sources()) == LAYOUT
+    covered = {str(source) for source in list_sources()}
     names = _imported(Path(import_module(f"tilesolve.kernels.{module}").__file__))
     assert names
     for name in names:
@@ -130,13 +130,13 @@ def test_sources_are_all_files_of_all_subfolders():
         for folder, _, names in os.walk(top):
             found |= {Path(folder) / name for name in names if name.endswith(".py")}
     assert {path.parent.name for path in found} >= {"kernels", "codegen", "runtime", "probes"}
-    assert set(sources()) == found | {Path(tuning.__file__)}
+    assert set(list_sources()) == found | {Path(tuning.__file__)}
 
 
 def test_a_change_of_any_file_changes_the_layout(tmp_path):
     """Whichever of the files it is in."""
-    copies = [tmp_path / f"{at}.py" for at, _ in enumerate(sources())]
-    for copy, source in zip(copies, sources(), strict=True):
+    copies = [tmp_path / f"{at}.py" for at, _ in enumerate(list_sources())]
+    for copy, source in zip(copies, list_sources(), strict=True):
         shutil.copy(source, copy)
     found = {checksum(copies)}
     for copy in copies:

@@ -74,8 +74,8 @@ def zeros_at(shape, offset):
 def replaced(problem, machine, *functions, offset=0):
     """Return a plan's task and its arrays, with functions of a frame for its microkernels.
 
-    They stand for those that read strips, those that read in place and those of halved vectors;
-    the last value keeps them alive. The arrays begin so many bytes behind a line.
+    They stand for those that read micro-panels, those that read in place and those of halved
+    vectors; the last value keeps them alive. The arrays begin so many bytes behind a line.
     """
     arrays = [zeros_at(shape, offset) for shape in problem.shapes]
     found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
@@ -385,7 +385,7 @@ def test_what_the_second_cache_holds_is_not_asked_for(monkeypatch, near):
 
 
 def met(problem, machine):
-    """Run a plan with kernels that only look: of strips eight rows wide, a line a step.
+    """Run a plan with kernels that only look: of micro-panels eight rows wide, a line a step.
 
     Return for each call how many lines of packed rows it met anew and how many of these had been
     asked for, and how many lines a step a call asked for at most.
@@ -394,10 +394,10 @@ def met(problem, machine):
 
     def kernel(frame):
         f = fields(frame)
-        strips = -(-f["rows"] // 8) * (f["more"] + 1 if f["a_move"] else 1)
+        micro_panels = -(-f["rows"] // 8) * (f["more"] + 1 if f["a_move"] else 1)
         lines = {
             (f["a"] + strip * f["a_step"] + LINE * k) // LINE
-            for strip in range(strips)
+            for strip in range(micro_panels)
             for k in range(f["k"])
         }
         if lines - seen:

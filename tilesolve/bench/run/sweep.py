@@ -27,7 +27,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.plans.tries import count_flush_bytes
-from tilesolve.system.free_memory import free_memory
+from tilesolve.system.free_memory import read_free_memory
 from tilesolve.system.units import format_size
 
 SPARE_BYTES = 2**28
@@ -215,7 +215,7 @@ def _count_first(case: Case[Any], procedure: Procedure, seconds: float) -> list[
 
 def describe_lack(count: int) -> str:
     """Say that so many bytes are not free; nothing if they are."""
-    if count <= (free := free_memory()):
+    if count <= (free := read_free_memory()):
         return ""
     return (
         f"does not fit into memory: {format_size(count)} are needed, {format_size(free)} are free"

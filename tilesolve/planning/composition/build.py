@@ -17,15 +17,15 @@ from tilesolve.kernels.runtime.state import MAX_LEVELS
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import touched_bytes
-from tilesolve.model.copies import repeats
+from tilesolve.model.copies import repeats_elements
 from tilesolve.model.nest import REGISTER, Band, CopyKind, Nest, Output
-from tilesolve.model.price import price, stores, with_passes
-from tilesolve.model.score import score
+from tilesolve.model.price import compute_price, list_levels, with_passes
+from tilesolve.model.score import score_price
 from tilesolve.planning.composition.loops import Loops, divide, without_rest
 from tilesolve.planning.composition.scheme import Scheme, Vector
 from tilesolve.planning.demand import Demand
+from tilesolve.planning.in_place import is_cheap_in_place
 from tilesolve.planning.layout_policy import contiguous_letter, letter_of_row_vectors
-from tilesolve.planning.reading import reads_well
 from tilesolve.planning.register_tile import Sides, microkernel_of
 from tilesolve.planning.runner import Runner, roles_of
 from tilesolve.planning.solution import (
@@ -153,11 +153,11 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
     for copies in _copies(built):
         levels, kinds = zip(*copies, strict=True)
         nest = runner.form(replace(built.nest, packed=levels, kinds=kinds))
-        cost = price(built.share, nest, machine, microkernel=kernel, threads=target.threads)
+        cost = compute_price(built.share, nest, machine, microkernel=kernel, threads=target.threads)
         found.append((nest, cost))
-    good = [one for one in found if reads_well(built.share, one[0], machine)]
+    good = [one for one in found if is_cheap_in_place(built.share, one[0], machine)]
     overlap = machine.costs.level_overlap
-    nest, cost = min(good or found, key=lambda one: score(one[1], overlap))
+    nest, cost = min(good or found, key=lambda one: score_price(one[1], overlap))
     demand, threads = target.demand, target.threads
     partials = count_partials(target.problem, built.split, threads)
     tiled, choice, classes = class_tiles(built.nest, built.share)
@@ -253,7 +253,7 @@ def _nest(loops: Loops, share: Problem, target: Target, *, scattered: bool) -> N
 
 def _level_names(boxes: Sequence[dict[str, int]], share: Problem, target: Target) -> list[str]:
     """Return for each tile the nearest cache that holds it, and of which no nearer tile is."""
-    caches = list(stores(target.machine, target.threads)[1:])
+    caches = list(list_levels(target.machine, target.threads)[1:])
     found = []
     for at, box in enumerate(boxes):
         size = float(sum(touched_bytes(share, box)))
@@ -275,9 +275,11 @@ def _copies(built: Built) -> Iterator[Copies]:
         for at in range(1, len(share.spec.tensors))
     ]
     for kinds in product(*options):
-        made = any(kind in ("strips", "windows") for kind in kinds)
+        made = any(kind in ("micro-panels", "windows") for kind in kinds)
         for level in levels if made else levels[:1]:
-            yield tuple((level if kind in ("strips", "windows") else None, kind) for kind in kinds)
+            yield tuple(
+                (level if kind in ("micro-panels", "windows") else None, kind) for kind in kinds
+            )
 
 
 def copy_kinds(
@@ -290,17 +292,19 @@ def copy_kinds(
     >>> layer = Problem.of("khw-kcrs-c[h+r][w+s]", 16)
     >>> roles = Roles.of_spec(layer.spec)
     >>> [copy_kinds(layer, roles, "k", operand, whole=True) for operand in (1, 2)]
-    [['strips'], ['strips', 'in place', 'windows']]
+    [['micro-panels'], ['micro-panels', 'in place', 'windows']]
     """
     if operand in share.constant:
         return ["prepared"]
     if is_half(share.dtype):
-        return ["strips"]
+        return ["micro-panels"]
     rows = bool(set(roles.rows) & set(share.spec.tensors[operand].letters))
-    windows: list[CopyKind] = ["windows"] if repeats(share.spec, operand) and not rows else []
+    windows: list[CopyKind] = (
+        ["windows"] if repeats_elements(share.spec, operand) and not rows else []
+    )
     if any(one.tensor == operand for one in share.padding):
-        return windows or ["strips"]
+        return windows or ["micro-panels"]
     if rows:
         unit = contiguous_letter(share, share.strides(operand))
-        return ["strips", "in place"] if whole and unit == vector else ["strips"]
-    return ["strips", "in place", *windows]
+        return ["micro-panels", "in place"] if whole and unit == vector else ["micro-panels"]
+    return ["micro-panels", "in place", *windows]

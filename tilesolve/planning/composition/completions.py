@@ -19,12 +19,12 @@ from tilesolve.model.loop_tree import tree_of_bands
 from tilesolve.model.nest import REGISTER, CopyKind
 from tilesolve.model.price import arithmetic
 from tilesolve.model.score import score_times
-from tilesolve.model.traffic import Store, traffic
+from tilesolve.model.traffic import LevelView, count_traffic
 from tilesolve.packing.cover import Combination
 from tilesolve.planning.composition import scheme as loops
 from tilesolve.planning.composition.scheme import Scheme, Specifier
 
-COPIED = ("strips", "windows")
+COPIED = ("micro-panels", "windows")
 """Kinds of copies that calls make."""
 
 BANDS = ("nearest tile", "farther tile", "whole")
@@ -181,7 +181,7 @@ class Place:
         How each operand is read; copies live in the farther tile.
     """
 
-    stores: Sequence[Store]
+    stores: Sequence[LevelView]
     costs: Costs
     rate: float
     frequency: float
@@ -275,7 +275,7 @@ class Space:
             "store",
             place.kinds,
         )
-        found = traffic(tree, place.stores)
+        found = count_traffic(tree, place.stores)
         pairs = zip(place.stores, found.volumes, strict=True)
         times = [store.seconds(volumes) for store, volumes in pairs]
         times.append(arithmetic(self.problem, place.costs, place.rate, place.frequency, found))

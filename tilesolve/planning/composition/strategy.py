@@ -19,7 +19,7 @@ from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, Roles, shared_lane
 from tilesolve.machine.model import Machine
-from tilesolve.model.price import core_rates, stores
+from tilesolve.model.price import core_rates, list_levels
 from tilesolve.planning.composition.build import Target, build, copy_kinds, priced
 from tilesolve.planning.composition.classes import fast_classes
 from tilesolve.planning.composition.completions import (
@@ -36,7 +36,7 @@ from tilesolve.planning.layout_policy import letter_of_row_vectors
 from tilesolve.planning.register_tile import fits_second_cache, microkernel_of
 from tilesolve.planning.runner import roles_of
 from tilesolve.planning.solution import Composed, Solution, share_of, split_letters
-from tilesolve.planning.vector_letter import vector_letter
+from tilesolve.planning.vector_letter import choose_vector_letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _shares(target: Target) -> list[_Share]:
     """Return shares of whole vectors, along the letter that costs least or else along others."""
     problem, threads = target.problem, target.threads
     output = problem.spec.output.letters
-    usual = vector_letter(problem, target.machine) or next(iter(output[-1:]), None)
+    usual = choose_vector_letter(problem, target.machine) or next(iter(output[-1:]), None)
     divided = [i for i in output if problem.sizes[i] % threads == 0 and problem.sizes[i] > 1]
     divided.sort(key=problem.sizes.__getitem__, reverse=True)
     sums = [
@@ -175,7 +175,7 @@ def _place(target: Target, share: _Share, kernel: Microkernel) -> Place:
     wanted = ("windows", "in place") if near else ("windows",)
     kinds = tuple(next((one for one in wanted if one in kinds), kinds[0]) for kinds in options)
     overlap = machine.costs.level_overlap
-    return Place(stores(machine, target.threads), costs, rate, frequency, overlap, kinds)
+    return Place(list_levels(machine, target.threads), costs, rate, frequency, overlap, kinds)
 
 
 def _microkernels(target: Target, share: _Share) -> list[Microkernel]:

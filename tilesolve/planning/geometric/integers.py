@@ -29,7 +29,7 @@ from tilesolve.constants.policy import (
     WHOLE_EXTENT_RATIO,
 )
 from tilesolve.contractions.errors import SolverError
-from tilesolve.model.formulas import tile
+from tilesolve.model.formulas import name_tile
 from tilesolve.model.score import score_times
 from tilesolve.planning.geometric.tilings import (
     Chain,
@@ -73,7 +73,7 @@ def repair(
             "not even the smallest tiles fit the machine's levels: "
             + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
         )
-    best = _settle(setting, choice, tiles, nearest)
+    best = _find_least_score(setting, choice, tiles, nearest)
     fastest, least = (
         integral_of(setting, choice, one.tiling, one.times, best.priced) for one in (nearest, best)
     )
@@ -102,7 +102,9 @@ def _search(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> _Be
     return best
 
 
-def _settle(setting: Setting, choice: Choice, tiles: Mapping[str, float], nearest: _Best) -> _Best:
+def _find_least_score(
+    setting: Setting, choice: Choice, tiles: Mapping[str, float], nearest: _Best
+) -> _Best:
     """Return the tiling of least score around one of least time, whose sums are cut as evenly.
 
     Shorter sums leave room for wider tiles, which move less.
@@ -341,7 +343,9 @@ def _chains_near(
 ) -> list[Chain]:
     """Return the chains of one index near some shares of its continuous tiles."""
     extent, unit = setting.fused.problem.sizes[index], setting.smallest(index)
-    wanted = [tiles[tile(level, index, setting.levels)] for level in range(1, setting.levels + 1)]
+    wanted = [
+        tiles[name_tile(level, index, setting.levels)] for level in range(1, setting.levels + 1)
+    ]
     own = [level == 0 or choice[level - 1] is not None for level in range(setting.levels)]
 
     def grow(chain: Chain) -> Iterator[Chain]:

@@ -38,7 +38,7 @@ def innermost_classes(fused: Fused) -> Sequence[str]:
     return choices or ["".join(spec.letters)]
 
 
-def choices(setting: Setting) -> list[Choice]:
+def list_choices(setting: Setting) -> list[Choice]:
     """Return all choices: an order around each cache's tile, or no tile of its own.
 
     The loops around the outermost tile are always there; a nearer cache may share the tile of

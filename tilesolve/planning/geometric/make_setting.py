@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
-from tilesolve.constants.policy import RUN_BYTES, SCATTERED_WRITE_SHARE, TURNED_RUN_BYTES
+from tilesolve.constants.policy import RUN_BYTES, SCATTERED_WRITE_SHARE, TRANSPOSED_RUN_BYTES
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import lane_is_last, shared_lane
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
-from tilesolve.model.copies import repeats
+from tilesolve.model.copies import repeats_elements
 from tilesolve.model.fused import Fused, fuse
 from tilesolve.model.nest import CopyKind, Output
-from tilesolve.model.price import core_rates, stores
-from tilesolve.model.traffic import Store
+from tilesolve.model.price import core_rates, list_levels
+from tilesolve.model.traffic import LevelView
 from tilesolve.planning.geometric.integers import trivial_tilings
 from tilesolve.planning.geometric.loop_choices import innermost_classes
 from tilesolve.planning.geometric.program import formulate
@@ -42,9 +42,9 @@ def make_setting(
 
     Examples
     --------
-    >>> from tilesolve.planning.register_tile import register_tile
+    >>> from tilesolve.planning.choose_register_tile import choose_register_tile
     >>> machine, share = Machine.load("i7-6700k"), Problem.of("ik-ij-jk", 10)
-    >>> make_setting(share, machine, 1, "store", register_tile(share, machine)).packed
+    >>> make_setting(share, machine, 1, "store", choose_register_tile(share, machine)).packed
     ('L3', 'L3')
     """
     sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
@@ -77,7 +77,7 @@ def make_setting(
         overlap=machine.costs.level_overlap,
     )
     unit = share.spec.output.letters[-1:]
-    for run in TURNED_RUN_BYTES if scattered and len(places) > 1 else ():
+    for run in TRANSPOSED_RUN_BYTES if scattered and len(places) > 1 else ():
         sides = {i: ceil(run / share.itemsize) if i in unit else 1 for i in sizes}
         found = replace(usual, runs=tiles_of(whole, fused, [sides], places[1]))
         if satisfiable(found):
@@ -128,11 +128,11 @@ def _copy_kinds(share: Problem, fused: Fused) -> tuple[CopyKind, ...]:
         columns = not set(fused.letters(fused.rows) if fused.rows else ()) & set(operand.letters)
         if at in share.constant:
             found.append("prepared")
-        elif columns and repeats(share.spec, at) and not is_half(share.dtype):
+        elif columns and repeats_elements(share.spec, at) and not is_half(share.dtype):
             found.append("windows")
         else:
-            found.append("strips")
-    return tuple(found) if set(found) != {"strips"} else ()
+            found.append("micro-panels")
+    return tuple(found) if set(found) != {"micro-panels"} else ()
 
 
 def satisfiable(setting: Setting) -> bool:
@@ -167,14 +167,14 @@ def _keeps_limits(setting: Setting, first: str) -> bool:
 
 def _tiled_stores(
     machine: Machine, share: Problem, threads: int, microkernel: Microkernel, output: Output
-) -> tuple[Store, ...]:
+) -> tuple[LevelView, ...]:
     """Return the stores that get a tile of their own, with the room that tiles may take there.
 
     Where the second cache feeds a register tile as fast as it computes, a tile for the first one
     gains nothing. To fit there it would cut the sum short, and calls cost more than that. See
     ``docs/decisions/021-register-tiles.md``.
     """
-    places: Sequence[Store] = stores(machine, threads)
+    places: Sequence[LevelView] = list_levels(machine, threads)
     rows, columns, costs = microkernel.rows, microkernel.columns, machine.costs
     seconds = 2 * rows * columns / core_rates(machine, share.dtype, microkernel, threads)[0]
     needed = (rows + columns) * share.sum_itemsize / seconds
@@ -184,7 +184,7 @@ def _tiled_stores(
         places = (registers, *places[2:])
     first, sharing = machine.first_cache, {level.name: level.shared_by for level in machine.caches}
 
-    def room(place: Store) -> float:
+    def room(place: LevelView) -> float:
         cores = sharing[place.name]
         used = costs.streaming_share if output == "stream" else 1
         counted = used * machine.last_cache_bytes / min(threads, cores)

@@ -14,7 +14,7 @@ from itertools import combinations, pairwise
 from tilesolve.constants.policy import PACK_CROSSINGS, TIE_WEIGHT
 from tilesolve.contractions.errors import SolverError
 from tilesolve.model.access import Access
-from tilesolve.model.formulas import SymbolicLoop, amounts, symbolic_footprint, tile
+from tilesolve.model.formulas import SymbolicLoop, name_tile, symbolic_footprint, write_amounts
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.solver.posynomial import Posynomials
 from tilesolve.solver.signomials import Signomial
@@ -74,13 +74,13 @@ def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formu
     free = set(names.values())
     sizes = setting.fused.problem.sizes
     variables = {
-        tile(level, index, setting.levels): (
+        name_tile(level, index, setting.levels): (
             float(setting.smallest(index, level)),
             float(sizes[index]),
         )
         for level in range(1, setting.levels + 1)
         for index in sizes
-        if tile(level, index, setting.levels) in free
+        if name_tile(level, index, setting.levels) in free
     }
     limits = ((name, settled(amount)) for name, amount in _limits(setting, choice, loose=loose))
     return Formulation(
@@ -146,7 +146,7 @@ def _aliases(setting: Setting, choice: Choice) -> dict[str, str | float]:
     aliases: dict[str, str | float] = {}
     reduced = setting.fused.reduced
     for index, extent in setting.fused.problem.sizes.items():
-        symbols = [tile(level, index, setting.levels) for level in range(setting.levels + 2)]
+        symbols = [name_tile(level, index, setting.levels) for level in range(setting.levels + 2)]
         for level in range(1, setting.levels + 1):
             inherits = level > 1 and choice[level - 2] is None
             own = symbols[level] if setting.smallest(index, level) < extent else float(extent)
@@ -178,7 +178,7 @@ def _moved_bytes(setting: Setting, choice: Choice, level: int) -> tuple[Signomia
     loops = tuple(_tiling_loops(setting, choice, level))
     # A copy's own cache takes in its source.
     accesses = setting.accesses_at(level + 1)
-    found = amounts(accesses, level, loops, setting.levels, _unit_indices(setting, level))
+    found = write_amounts(accesses, level, loops, setting.levels, _unit_indices(setting, level))
     return tuple(size * one.element for size, one in zip(found, accesses, strict=True))
 
 
@@ -191,7 +191,7 @@ def _loaded_bytes(setting: Setting, calls: Signomial) -> tuple[Signomial, ...]:
     levels, ones = setting.levels, _unit_indices(setting, 0)
     steps = calls
     for index in setting.fused.reduced:
-        steps = steps * Signomial.symbol(tile(1, index, levels))
+        steps = steps * Signomial.symbol(name_tile(1, index, levels))
     accesses = setting.accesses_at(1)
     output, *operands = (symbolic_footprint(one, 0, levels, ones) * one.element for one in accesses)
     return output * calls, *(side * steps for side in operands)
@@ -229,7 +229,7 @@ def _symbolic_times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Sig
     buffers = [0, *(names.index(level) if level else 0 for level in setting.packed)]
     calls = Signomial.constant(1)
     for index, extent in problem.sizes.items():
-        inner = tile(1 if index in fused.reduced else 0, index, setting.levels)
+        inner = name_tile(1 if index in fused.reduced else 0, index, setting.levels)
         calls = calls * (Signomial.constant(extent) / Signomial.symbol(inner))
     caches = range(1, setting.levels + 1)
     moved = [
@@ -255,7 +255,9 @@ def _symbolic_times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Sig
         yield place.server, place.seconds(volumes)
     cycles = calls * setting.microkernel.call_cycles
     kernel = setting.microkernel
-    for amount, kind in zip(packed[1:], setting.kinds or ("strips",) * len(buffers), strict=False):
+    for amount, kind in zip(
+        packed[1:], setting.kinds or ("micro-panels",) * len(buffers), strict=False
+    ):
         cycles = cycles + amount * (
             kernel.window_cycles if kind == "windows" else kernel.pack_cycles
         )
@@ -321,6 +323,6 @@ def _sweep(setting: Setting, choice: Choice, level: int, first: str) -> str | No
 def _nested(setting: Setting, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of tile sizes that must not shrink from one level to the next."""
     for index in setting.fused.problem.sizes:
-        own = [tile(level, index, setting.levels) for level in range(1, setting.levels + 1)]
+        own = [name_tile(level, index, setting.levels) for level in range(1, setting.levels + 1)]
         distinct = list(dict.fromkeys(names[symbol] for symbol in own if symbol in names))
         yield from pairwise(distinct)

@@ -22,7 +22,7 @@ from tilesolve.constants.policy import (
 )
 from tilesolve.contractions.errors import SolverError
 from tilesolve.planning.geometric.integers import single_tile
-from tilesolve.planning.geometric.loop_choices import choices
+from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.program import Formulation, bounding, formulate
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.system.loading import load_module
@@ -130,7 +130,7 @@ def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxati
     if not setting.levels:
         only = optimum(formulate(setting, ()), ())
         return Relaxation((only,), 1, 0, 1, only.seconds)
-    waiting = sorted(choices(setting), key=_count_repeats)
+    waiting = sorted(list_choices(setting), key=_count_repeats)
     optima: list[Optimum] = []
     failed: list[SolverError] = []
     if single_tile(setting, waiting[0]) is not None:  # no loop runs: each choice is as fast as any
@@ -170,11 +170,11 @@ def _search(
         if not (optima and _is_beaten(choice, best, bound)):
             _attempt(setting, choice, optima, failed, starts)
     if optima:
-        settle(setting, waiting, optima, failed, starts)
+        solve_ties(setting, waiting, optima, failed, starts)
     return min(floor.values())
 
 
-def settle(
+def solve_ties(
     setting: Setting,
     waiting: Sequence[Choice],
     optima: list[Optimum],

@@ -21,21 +21,21 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import touched_bytes
 from tilesolve.model.nest import CopyKind, Nest
-from tilesolve.model.price import Price, price
-from tilesolve.model.score import score, score_times
+from tilesolve.model.price import Price, compute_price
+from tilesolve.model.score import score_price, score_times
 from tilesolve.planning.geometric.integers import (
     repair,
     resize_outermost,
     single_tile,
     trivial_tilings,
 )
-from tilesolve.planning.geometric.loop_choices import choices
+from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.relaxation import Optimum, Relaxation, optimum
 from tilesolve.planning.geometric.tilings import Integral, times_of
-from tilesolve.planning.letter_boxes import unfuse
+from tilesolve.planning.in_place import is_cheap_in_place
+from tilesolve.planning.letter_boxes import box_letters
 from tilesolve.planning.prefetch import cut_to_stay
-from tilesolve.planning.reading import reads_well
 from tilesolve.planning.runner import Runner
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.waiting import late_seconds, outermost_tile, waiting_seconds
@@ -72,7 +72,7 @@ class Candidate:
     @property
     def score(self) -> float:
         """What candidates are compared by."""
-        return score(self.price, self.overlap, self.waiting)
+        return score_price(self.price, self.overlap, self.waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _ruled_out(setting: Setting, relaxed: Relaxation, least: float) -> list[Opti
     trivial = trivial_tilings(setting)
     scores = {
         choice: float(score_times(times_of(setting, choice, trivial), setting.overlap).min())
-        for choice in choices(setting)
+        for choice in list_choices(setting)
         if choice not in solved
     }
     best = min(scores, key=scores.__getitem__, default=())
@@ -261,7 +261,7 @@ def choose_copies(target: Target, tiles: Nest, most: Mapping[str, int]) -> tuple
     for copies in product(*options):
         packed = tuple(level for level, _ in copies)
         kinds = tuple(kind for _, kind in copies) if tiles.kinds else ()
-        candidate = unfuse(
+        candidate = box_letters(
             share,
             fused,
             replace(tiles, packed=packed, kinds=kinds),
@@ -271,10 +271,12 @@ def choose_copies(target: Target, tiles: Nest, most: Mapping[str, int]) -> tuple
             tlb_pages=machine.costs.tlb_pages,
             most=most,
         )
-        if packed != tiles.packed and not reads_well(share, candidate, machine):
+        if packed != tiles.packed and not is_cheap_in_place(share, candidate, machine):
             continue
         candidate = target.runner.form(candidate)
-        cost = price(share, candidate, machine, microkernel=microkernel, threads=target.threads)
-        priced.append((score(cost, target.setting.overlap), candidate, cost))
+        cost = compute_price(
+            share, candidate, machine, microkernel=microkernel, threads=target.threads
+        )
+        priced.append((score_price(cost, target.setting.overlap), candidate, cost))
     _, chosen, cost = min(priced, key=lambda found: found[0])
     return chosen, cost

@@ -16,7 +16,7 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Nest, Output
-from tilesolve.model.price import stores, with_passes
+from tilesolve.model.price import list_levels, with_passes
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.make_setting import make_setting, satisfiable
 from tilesolve.planning.geometric.relaxation import Relaxation, relax
@@ -28,10 +28,10 @@ from tilesolve.planning.geometric.select import (
     list_candidates,
 )
 from tilesolve.planning.geometric.tilings import Chain, nest_of
-from tilesolve.planning.register_tile import fits_second_cache, register_tile
+from tilesolve.planning.register_tile import choose_register_tile, fits_second_cache
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.planning.solution import Search, Solution, count_partials, share_of, split_letters
-from tilesolve.planning.vector_letter import vector_letter
+from tilesolve.planning.vector_letter import choose_vector_letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class GeometricProgram:
         >>> [one.split for one in GeometricProgram().solutions(problem, machine, 2, Demand())]
         ['i', 'k']
         """
-        places = stores(machine, threads)
-        vector = vector_letter(problem, machine)
+        places = list_levels(machine, threads)
+        vector = choose_vector_letter(problem, machine)
         output: Output = "accumulate"
         if demand.overwrite:
             kept = min(places[-1].capacity, machine.last_cache_bytes)
@@ -277,7 +277,7 @@ def _relaxed(
     """
     convex = _convex(share.spec)
     group = lanes(share.dtype, machine.vector_bits)
-    microkernel = register_tile(share, machine, non_temporal=output == "stream")
+    microkernel = choose_register_tile(share, machine, non_temporal=output == "stream")
     setting = make_setting(share, machine, threads, output, microkernel, scattered=scattered)
     if setting.output != output:  # no cache holds whole sums
         return _relaxed(share, machine, threads, setting.output, scattered=scattered)

@@ -15,7 +15,7 @@ from tilesolve.model.loop_tree import LoopTree, tree_of_bands
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.price import arithmetic
 from tilesolve.model.score import score_times
-from tilesolve.model.traffic import traffic
+from tilesolve.model.traffic import count_traffic
 from tilesolve.planning.setting import Choice, Setting
 
 Chain = tuple[int, ...]
@@ -162,7 +162,7 @@ def _width(columns: Mapping[str, NDArray[np.float64]]) -> int:
     return next((column.shape[1] for column in columns.values()), 1)
 
 
-def bands(setting: Setting, choice: Choice) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def list_bands(setting: Setting, choice: Choice) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the level and the loop order, innermost first, of each band of a choice's nest.
 
     Inside a call the register tile's sides come before the summed indices, so that it stays
@@ -186,7 +186,7 @@ def bands(setting: Setting, choice: Choice) -> tuple[tuple[str, tuple[str, ...]]
 def _tree(setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]) -> LoopTree:
     return tree_of_bands(
         setting.fused.problem,
-        bands(setting, choice),
+        list_bands(setting, choice),
         _boxes(setting, columns),
         setting.packed,
         setting.output,
@@ -199,7 +199,7 @@ def _exact_times(
 ) -> NDArray[np.float64]:
     """Return the exact seconds of every server and of the arithmetic: time by tiling."""
     problem = setting.fused.problem
-    found = traffic(_tree(setting, choice, columns), setting.places)
+    found = count_traffic(_tree(setting, choice, columns), setting.places)
     width = _width(columns)
     rows = [
         np.broadcast_to(place.seconds(volumes), width)
@@ -242,7 +242,7 @@ def nest_of(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> Ne
     return Nest(
         tuple(
             Band(level, order, tuple((i, int(box[i][0])) for i in indices))
-            for (level, order), box in zip(bands(setting, choice), boxes, strict=True)
+            for (level, order), box in zip(list_bands(setting, choice), boxes, strict=True)
         ),
         setting.packed,
         setting.output,

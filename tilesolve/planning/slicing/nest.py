@@ -182,7 +182,7 @@ operands; 'i-ij' has 1
             )
         )
         prepared = self.problem.constant == (2 - self.input_operand,)
-        kinds: list[CopyKind] = ["strips", "prepared" if prepared else "strips"]
+        kinds: list[CopyKind] = ["micro-panels", "prepared" if prepared else "micro-panels"]
         packed = [copies[0], None if prepared else copies[1]]
         step = -1 if self.input_operand else 1
         return Nest(bands, tuple(packed[::step]), output, tuple(kinds[::step]), scattered)

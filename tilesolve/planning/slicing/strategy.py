@@ -10,9 +10,9 @@ from tilesolve.contractions.roles import shared_lane
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Output
-from tilesolve.model.price import price, stores, with_passes
+from tilesolve.model.price import compute_price, list_levels, with_passes
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.register_tile import register_tile
+from tilesolve.planning.register_tile import choose_register_tile
 from tilesolve.planning.runner import Runner
 from tilesolve.planning.slicing.csa import Caches, both_slices
 from tilesolve.planning.slicing.nest import SlicedLayer
@@ -24,7 +24,7 @@ from tilesolve.planning.solution import (
     share_of,
     split_letters,
 )
-from tilesolve.planning.vector_letter import longest_letter_of_one, vector_letter
+from tilesolve.planning.vector_letter import choose_vector_letter, longest_letter_of_one
 
 
 class Slicing:
@@ -50,7 +50,7 @@ class Slicing:
         weight stationary, Nc 32, K2 16, K3 4
         input stationary, Nc 32, K2 4, K3 523
         """
-        vector = vector_letter(problem, machine)
+        vector = choose_vector_letter(problem, machine)
         if shared_lane(problem.with_vector(vector)):
             vector = longest_letter_of_one(problem)  # packed windows hold one letter of the image
         output: Output = "store" if demand.overwrite else "accumulate"
@@ -58,7 +58,7 @@ class Slicing:
             share = share_of(problem, split, threads).with_vector(vector)
             partials = count_partials(problem, split, threads)
             layer = SlicedLayer.of(share)
-            kernel, runner = register_tile(share, machine), Runner.of(share, machine)
+            kernel, runner = choose_register_tile(share, machine), Runner.of(share, machine)
             names, caches = _caches(machine, threads)
             cell = layer.counts(kernel.rows, kernel.columns)
             group = lanes(share.dtype, machine.vector_bits)
@@ -73,7 +73,7 @@ class Slicing:
                 )
                 tiled, choice, classes = class_tiles(nest, share)
                 nest = runner.form(nest)
-                cost = price(share, nest, machine, microkernel=kernel, threads=threads)
+                cost = compute_price(share, nest, machine, microkernel=kernel, threads=threads)
                 yield Solution(
                     problem=problem,
                     machine=machine,
@@ -94,7 +94,7 @@ class Slicing:
 
 def _caches(machine: Machine, threads: int) -> tuple[list[str], Caches]:
     """Return the names of three caches and memory, and what the analysis knows of them."""
-    places = stores(machine, threads)[1:]
+    places = list_levels(machine, threads)[1:]
     if len(places) < 3:
         raise PlanError(f"slicing needs three caches; machine {machine.name!r} has {len(places)}")
     first, second, third, *_ = places

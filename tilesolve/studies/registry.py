@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from tilesolve.bench.cases import find_case_or_suite
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import console, progress_bar
-from tilesolve.studies import misses, ranking, tiles, tilings, tries
+from tilesolve.studies import misses, nest_tiles, plan_tiles, rankings, tries
 from tilesolve.studies.method import Method
 from tilesolve.system.tables import Table
 
 METHODS: Mapping[str, Method] = {
-    "tiles": tiles.METHOD,
-    "ranking": ranking.METHOD,
-    "tilings": tilings.METHOD,
+    "tiles": plan_tiles.METHOD,
+    "ranking": rankings.METHOD,
+    "tilings": nest_tiles.METHOD,
     "tries": tries.METHOD,
 }
 """The studies that are kept and written, by the name that the command has for them."""

@@ -12,7 +12,7 @@ from tilesolve.bench.nests import NestCase
 from tilesolve.bench.results.record import Outcome, Record
 from tilesolve.bench.results.report import Report, format_figure, geometric_mean, list_facts
 from tilesolve.machine.model import Machine
-from tilesolve.model.price import stores
+from tilesolve.model.price import list_levels
 from tilesolve.model.runs import later_share
 from tilesolve.ranking.order import best_of_first, spearman
 from tilesolve.studies.method import list_reasons
@@ -206,7 +206,7 @@ def describe_shares(machine: Machine, threads: int) -> str:
     'L2 0.25 (assumed), L3 0.25 (assumed), memory 0.25 (assumed)'
     """
     found = []
-    for place in stores(machine, threads)[1:]:
+    for place in list_levels(machine, threads)[1:]:
         level = machine.level(place.server)
         share = later_share(level, place.line / (place.read or place.bandwidth))
         known = "" if level.start is not None else " (assumed)"

@@ -20,16 +20,16 @@ from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
-from tilesolve.model.price import price
-from tilesolve.planning.geometric.loop_choices import choices
+from tilesolve.model.price import compute_price
+from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.strategy import alternatives
 from tilesolve.planning.geometric.tilings import Chain, feasible, nest_of
-from tilesolve.planning.letter_boxes import unfuse
+from tilesolve.planning.letter_boxes import box_letters
 from tilesolve.planning.runner import Runner
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.studies.method import Method
-from tilesolve.studies.trials import SOLVER, Studies, Study, make_trial, report_studies
+from tilesolve.studies.plan_tile_results import SOLVER, Studies, Study, make_trial, report_studies
 
 RUNNER_UP_PLANS = 4
 """Most plans of other loops, each with its best tiles, that a study runs."""
@@ -105,7 +105,7 @@ def draw_plans(best: Plan, count: int, seed: int = 1, *, near: bool = False) -> 
     """
     draw = random.Random(seed)
     setting = best.setting
-    every = choices(setting)
+    every = list_choices(setting)
     found: dict[object, Plan] = {}
     for _ in range(MOST_DRAWS):
         if len(found) == count:
@@ -159,7 +159,7 @@ def change_tiles(
     vectors = lanes(share.dtype, machine.vector_bits)
     with_copies = replace(tiles, packed=source.packed, kinds=source.kinds)
     line, aliased = machine.memory.line, machine.avoids_aliased_stores(share.dtype)
-    nest = unfuse(
+    nest = box_letters(
         share,
         setting.fused,
         with_copies,
@@ -169,7 +169,7 @@ def change_tiles(
         tlb_pages=machine.costs.tlb_pages,
     )
     nest = Runner.of(share, machine).form(nest)
-    cost = price(share, nest, machine, microkernel=best.microkernel, threads=best.threads)
+    cost = compute_price(share, nest, machine, microkernel=best.microkernel, threads=best.threads)
     made = tuple((index, chains[index]) for index, _ in best.classes)
     found = replace(best.solution, choice=choice, classes=made, nest=nest, cost=cost)
     return Plan(found)

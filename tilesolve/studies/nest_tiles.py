@@ -26,7 +26,7 @@ from tilesolve.nests.solutions import LoopSolution
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.studies.method import Method
-from tilesolve.studies.tiled import (
+from tilesolve.studies.nest_tile_results import (
     DRAWN,
     PLANNED,
     SHARES,

@@ -12,7 +12,7 @@ from tilesolve.model.nest import Nest
 from tilesolve.planning.register_tile import fits_second_cache
 
 
-def reads_well(share: Problem, nest: Nest, machine: Machine) -> bool:
+def is_cheap_in_place(share: Problem, nest: Nest, machine: Machine) -> bool:
     """Return whether what a call reads in place costs it little.
 
     It should use whole lines, and these should not share a few sets of the nearest cache: steps
@@ -23,7 +23,7 @@ def reads_well(share: Problem, nest: Nest, machine: Machine) -> bool:
     --------
     >>> problem = Problem.of("mn-mk-kn", 512)
     >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 512)])
-    >>> reads_well(problem, nest, Machine.load("i7-6700k"))
+    >>> is_cheap_in_place(problem, nest, Machine.load("i7-6700k"))
     True
     """
     register_box, line = dict(nest.bands[0].box), machine.memory.line

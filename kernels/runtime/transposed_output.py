@@ -14,7 +14,7 @@ import numpy as np
 
 from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.shape import Mode
-from tilesolve.kernels.ir.transpose_blocks import TURNED_KINDS, turn_blocks
+from tilesolve.kernels.ir.transpose_blocks import TRANSPOSED_KINDS, transpose_by_blocks
 from tilesolve.kernels.runtime import frames, state
 from tilesolve.kernels.runtime.compiled import INT, POINTER, address, as_pointer, compiled
 from tilesolve.kernels.runtime.staging_buffer import COLUMN_OFFSETS, ROW_OFFSETS, count_steady
@@ -22,11 +22,11 @@ from tilesolve.packing import table_fields as table
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import LINE_BYTES
 
-_SIZES, _SIDES = zip(*TURNED_KINDS, strict=True)
+_SIZES, _SIDES = zip(*TRANSPOSED_KINDS, strict=True)
 
 
 @compiled(POINTER, INT, INT, INT, INT, INT, POINTER, returns=INT)
-def lay_out_turned(s, role, count, n0, m, n, N):
+def lay_out_transposed(s, role, count, n0, m, n, N):
     """Have the tiles of a call go to the buffer, where C has their columns side by side.
 
     Parameters
@@ -48,7 +48,7 @@ def lay_out_turned(s, role, count, n0, m, n, N):
         How many tiles may be computed at once; 0 if C is to be written in place.
     """
     element, group = s[state.STEP_BYTES] // s[state.GROUP], s[state.GROUP]
-    if min(n, count_steady(N, n0, element)) < tuning.MIN_TURNED_COLUMNS:
+    if min(n, count_steady(N, n0, element)) < tuning.MIN_TRANSPOSED_COLUMNS:
         return 0
     size = n * (m * element + LINE_BYTES)
     most = min(count, max(1, tuning.STAGING_BYTES // size))
@@ -76,7 +76,7 @@ def lay_out_turned(s, role, count, n0, m, n, N):
 
 
 @compiled(POINTER, INT, INT, INT, INT, INT, INT, POINTER, POINTER)
-def turn_tiles(s, into, out, r, n, rows, columns, R, N):
+def transpose_tiles(s, into, out, r, n, rows, columns, R, N):
     """Move so many rows and columns of C, from the given ones on, into the buffer or out of it."""
     element, pitch = s[state.STEP_BYTES] // s[state.GROUP], s[state.STAGED_RUN_PITCH]
     buffer = s[state.STAGING_BUFFER] + tuning.STAGING_GAP_BYTES
@@ -96,14 +96,18 @@ def turn_tiles(s, into, out, r, n, rows, columns, R, N):
             while _SIZES[kind] != element or _SIDES[kind] > min(high, wide):
                 kind += 1
             if into:
-                turn_blocks(kind, place, near, high, wide, (element, apart), (pitch, element))
+                transpose_by_blocks(
+                    kind, place, near, high, wide, (element, apart), (pitch, element)
+                )
             else:
-                turn_blocks(kind, near, place, wide, high, (element, pitch), (apart, element))
+                transpose_by_blocks(
+                    kind, near, place, wide, high, (element, pitch), (apart, element)
+                )
             across += wide
         down += high
 
 
 @cache
 def addresses() -> Integers:
-    """Return the fields of a state from `LAY_OUT_TURNED` on, where C may be turned."""
-    return np.array([address(lay_out_turned), address(turn_tiles)])
+    """Return the fields of a state from `LAY_OUT_TRANSPOSED` on, where C may be transposed."""
+    return np.array([address(lay_out_transposed), address(transpose_tiles)])

@@ -53,7 +53,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Recent:
+class RepeatCall:
     """What is done for arrays like given ones, as compiled code can tell: see `kernels.fast_call`.
 
     Parameters
@@ -159,9 +159,7 @@ class Recent:
         stays = (task, same, places, *kept)
         return cls.of(run_contraction, told, arrays, _FACTORS, task.workspace_bytes, stays)
 
-    def again(
-        self, out: Array | None, alpha: complex, beta: complex, *given: object
-    ) -> Array | None:
+    def run(self, out: Array | None, alpha: complex, beta: complex, *given: object) -> Array | None:
         """Return what a plan gives if its arrays are like these, or nothing if it is another."""
         if out is None:
             if type(beta) is not float or beta:

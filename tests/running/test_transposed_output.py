@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running_cases import check_result, draw_operands, lay_out, make_shallow_machine
 
-from tilesolve.constants.tuning import MIN_TURNED_COLUMNS
+from tilesolve.constants.tuning import MIN_TRANSPOSED_COLUMNS
 from tilesolve.contractions.problem import DTYPES, Problem
 from tilesolve.contractions.reference import reference
 from tilesolve.kernels.codegen.shape import Mode
@@ -47,7 +47,7 @@ def test_any_order_of_c(data):
     assert np.isnan(whole).sum() == whole.size - out.size
 
 
-@pytest.mark.parametrize("columns", [MIN_TURNED_COLUMNS - 1, MIN_TURNED_COLUMNS, 50])
+@pytest.mark.parametrize("columns", [MIN_TRANSPOSED_COLUMNS - 1, MIN_TRANSPOSED_COLUMNS, 50])
 def test_elements_are_written_by_themselves_only_where_few_lie_side_by_side(columns):
     problem = Problem.of("ij-ik-kj", {"i": columns, "j": 40, "k": 30}, "float32")
     found = plan(problem, machine=MACHINES[256], cache=False)
@@ -56,6 +56,6 @@ def test_elements_are_written_by_themselves_only_where_few_lie_side_by_side(colu
     strides = [array.strides for array in (out, *operands)]
     task = Task.of(found.solution, problem, {}, strides)
     modes = {Mode(row[7]) for _, row in task.trace([out, *operands])}
-    assert modes <= {Mode.STORE, Mode.PART} if columns >= MIN_TURNED_COLUMNS else {Mode.SCATTER}
+    assert modes <= {Mode.STORE, Mode.PART} if columns >= MIN_TRANSPOSED_COLUMNS else {Mode.SCATTER}
     check_result(problem, out, reference(problem, *operands), operands)
     assert prod(out.shape) == 40 * columns

@@ -15,7 +15,7 @@ from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 
 
-def load_turned(
+def load_transposed(
     emitter: Emitter, target: Target, subscripts: Sequence[Affine], scope: Scope
 ) -> ir.Value | None:
     """Load lanes that lie apart through rows of a block that is transposed; None if it is none.
@@ -26,7 +26,7 @@ def load_turned(
     """
     letter = _row_letter(target, subscripts, scope)
     side = 0 if letter is None else _side(scope, letter)
-    if letter is None or side < tuning.LEAST_TURNED_ROWS:
+    if letter is None or side < tuning.LEAST_TRANSPOSED_ROWS:
         return None
     number = scope.trips[letter].number % side
     places = [_position_before(emitter, one, scope, letter, number) for one in subscripts]
@@ -123,6 +123,6 @@ def _load_block(
         where = emit_pointer(builder, target, shifted, active)
         rows.append(vectors.load(builder, where, kind, 1))
         if active is None:
-            ahead = ir.IntType(64)(tuning.TURNED_PREFETCH_BYTES)
+            ahead = ir.IntType(64)(tuning.TRANSPOSED_PREFETCH_BYTES)
             vectors.prefetch(builder, builder.gep(where, [ahead], source_etype=BYTE), near=False)
     return vectors.transpose_vectors(builder, rows)
