@@ -119,7 +119,7 @@ def find_skeleton(program: Program) -> tuple[Skeleton, tuple[int, ...]]:
     True
     """
     try:
-        if _has_blocks(program.nodes):
+        if _has_blocks(program.body):
             return _Sizes(program, sys.maxsize).find()
         return _Sizes(program, tuning.MAX_SIZE_IN_CODE).find()
     except _WrittenOutError:

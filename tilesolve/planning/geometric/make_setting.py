@@ -42,7 +42,7 @@ def make_setting(
 
     Examples
     --------
-    >>> from tilesolve.planning.choose_register_tile import choose_register_tile
+    >>> from tilesolve.planning.register_tile import choose_register_tile
     >>> machine, share = Machine.load("i7-6700k"), Problem.of("ik-ij-jk", 10)
     >>> make_setting(share, machine, 1, "store", choose_register_tile(share, machine)).packed
     ('L3', 'L3')
