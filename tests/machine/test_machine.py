@@ -447,6 +447,15 @@ def test_a_machine_that_is_left_with_fewer_caches_can_be_written(caches):
     assert again.source("memory.bandwidth") == few.source("memory.bandwidth")
 
 
+def test_strides_that_older_files_have_are_left_out():
+    """Of levels, and of their sources."""
+    text = sample().to_toml()
+    older = text.replace("shared_by = 1\n", "shared_by = 1\nstrided = [[1, 0.5]]\n", 1)
+    older = older.replace("[sources]\n", '[sources]\n"L1.strided" = "measured"\n', 1)
+    assert older.count("strided") == 2
+    assert Machine.from_toml(older) == Machine.from_toml(text)
+
+
 def test_files_from_before_runs_were_timed_are_read():
     """Levels have no start then, and what hardware prefetches is assumed."""
     text = sample().to_toml()

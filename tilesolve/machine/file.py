@@ -50,6 +50,9 @@ EARLIER_NAMES = {
 """Entries of a catalogue that may not have been measured, by the names that older files give them.
 """
 
+EARLIER_FIGURE = "strided"
+"""A figure of levels that older files have, and that nothing reads any more."""
+
 _VECTOR = {
     "bits": "vector_bits",
     "registers": "vector_registers",
@@ -144,6 +147,13 @@ def _document(text: str, origin: str) -> dict[str, Any]:
             f"{origin} was changed after it was measured: remove its line '# checksum' if "
             "you changed it by hand; else measure again with 'tilesolve calibrate'"
         )
+    levels, sources = data.get("level"), data.get("sources")
+    for table in levels if isinstance(levels, list) else ():
+        if isinstance(table, dict):
+            table.pop(EARLIER_FIGURE, None)
+    if isinstance(sources, dict):
+        for figure in [one for one in sources if one.endswith(f".{EARLIER_FIGURE}")]:
+            del sources[figure]
     return data
 
 
