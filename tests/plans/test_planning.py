@@ -449,7 +449,7 @@ def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, most, mo
 
     def waits(made):
         return select.waiting_seconds(
-            made.share, made.nest, made.price, made.machine, made.solution.levels
+            made.share, made.nest, made.price, made.machine, dict(made.solution.nearest)
         )
 
     assert waits(found) <= most * waits(short)
@@ -487,7 +487,7 @@ def test_short_runs_in_pages_of_their_own_wait_for_each():
         bands = [("register", "nmk", {"m": 8, "n": 4, "k": k}), ("L3", "mnk", box)]
         nest = Nest.of(problem, [*bands, ("memory", "mkn", dict(problem.sizes))], ("L3", "L3"))
         return select.waiting_seconds(
-            problem, nest, compute_price(problem, nest, machine), machine, ("L3",)
+            problem, nest, compute_price(problem, nest, machine), machine, box
         )
 
     def ends(k):

@@ -200,21 +200,18 @@ def suite(tmp_path):
     return path
 
 
+def list_arguments(suite, plans, repeat):
+    """What the command is asked for: a study of tiles on the machine beside the suite."""
+    machine = suite.parent / "shallow.toml"
+    asked = ("--plans", plans, "--repeat", repeat, "--machine", machine)
+    return (suite, "--study", "tiles", *asked)
+
+
 def test_a_suite_is_studied_and_gone_on_with(suite, tmp_path, monkeypatch):
     """What is kept is not run again; what cannot be studied is a line; each trial is one in CSV."""
     monkeypatch.setattr(plan_tiles, "MOST_DRAWS", 500)
     kept, table = tmp_path / "kept.json", tmp_path / "trials.csv"
-    common = (
-        suite,
-        "--study",
-        "tiles",
-        "--plans",
-        6,
-        "--repeat",
-        2,
-        "--machine",
-        suite.parent / "shallow.toml",
-    )
+    common = list_arguments(suite, plans=6, repeat=2)
     done = bench(*common, "--case", "one", "--json", kept)
     assert done.exit_code == 0, done.output
     (first,) = Studies.read(kept).cases
@@ -259,17 +256,7 @@ def test_a_wrong_plan_ends_its_study_alone(suite, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Plan, "__call__", off)
     kept, table = tmp_path / "kept.json", tmp_path / "trials.csv"
-    common = (
-        suite,
-        "--study",
-        "tiles",
-        "--plans",
-        2,
-        "--repeat",
-        1,
-        "--machine",
-        suite.parent / "shallow.toml",
-    )
+    common = list_arguments(suite, plans=2, repeat=1)
     chosen = ("--case", "one", "--case", "two")
     for _ in range(2):  # the second time all of it is in the file
         done = bench(*common, *chosen, "--json", kept, "--csv", table)
@@ -295,17 +282,7 @@ def test_an_interrupted_study_keeps_what_is_done(suite, tmp_path, monkeypatch):
         return usual(best, *rest)
 
     monkeypatch.setattr(plan_tiles, "vary_plan", broken)
-    common = (
-        suite,
-        "--study",
-        "tiles",
-        "--plans",
-        2,
-        "--repeat",
-        1,
-        "--machine",
-        suite.parent / "shallow.toml",
-    )
+    common = list_arguments(suite, plans=2, repeat=1)
     done = bench(*common, "--json", kept)
     assert done.exit_code == 130
     assert f"1 case kept in {kept}" in done.stderr

@@ -148,15 +148,13 @@ class Access:
         >>> rows.stride("i"), rows.stride("k"), rows.stride("j")
         (128.0, 4.0, 0.0)
         """
-        return (
-            sum(
-                self.element * pitch * factor / axis.divisor
-                for axis, pitch in zip(self.axes, self.pitches, strict=True)
-                for factor, name in axis.terms
-                if name == letter
-            )
-            or 0.0
+        steps = (
+            self.element * pitch * factor / axis.divisor
+            for axis, pitch in zip(self.axes, self.pitches, strict=True)
+            for factor, name in axis.terms
+            if name == letter
         )
+        return sum(steps, start=0.0)
 
     def reaches(self, box: Box) -> list[Size]:
         """Return how far a box reaches along each axis, whatever lies between; or no less."""
@@ -177,10 +175,6 @@ class Access:
             reaches.append(reach)
             sides.append(_least(reach, positions))
         return reaches, sides
-
-    def elements(self, box: Box) -> Size:
-        """Return the elements that a box touches; of a diagonal no more than its iterations."""
-        return self.touched(box, 1) / self.element
 
     def touched(self, box: Box, line: int, grid: Box | None = None) -> Size:
         """Return the bytes that a box touches, in whole lines.

@@ -187,8 +187,8 @@ class Chain:
     def latest(self, number: int, line: int = 1) -> list[Position]:
         """Return for each number of loops the last of them that runs and moves an access.
 
-        A loop whose steps are no longer than half a line goes on within lines: it moves nothing
-        that is counted in whole ones.
+        Where arrays may begin anywhere, a loop whose steps are no longer than half a line goes on
+        within lines: it moves nothing that is counted in whole ones.
         """
         key = (number, line)
         if key not in self._latest:
@@ -196,7 +196,8 @@ class Chain:
             found: list[Position] = [0]
             for at, (letter, _) in enumerate(self.loops, start=1):
                 moves = self.runs[at - 1]
-                if letter in access.contiguous and line > access.element:
+                within = not self.tree.aligned and line > access.element
+                if within and letter in access.contiguous:
                     step = access.stride(letter) * self._largest[at - 1][letter]
                     moves = moves & collapse(2 * step > line)
                 indexes = letter in access.letters

@@ -192,12 +192,7 @@ def compute_price(
     if 0 in problem.sizes.values():
         return _empty(problem, places)
     found = count_traffic(tree_of(problem, nest), places, rule)
-    levels = tuple(
-        LevelPrice(place.server, place.name, moved, volumes, packing, place.seconds(volumes))
-        for place, moved, volumes, packing in zip(
-            places, found.moved, found.volumes, found.packing, strict=True
-        )
-    )
+    levels = price_levels(places, found)
     rate, frequency = core_rates(machine, problem.dtype, kernel, threads)
     seconds = arithmetic(problem, kernel, rate, frequency, found)
     seconds += _reading(problem, nest, kernel, found, rate, frequency)
@@ -206,6 +201,22 @@ def compute_price(
         written = found.moved[0][0] / problem.sum_itemsize
         seconds += float(written) * _crossing_cycles(problem, machine.costs) / frequency
     return Price(levels, seconds, float(found.calls), found.packed[1:])
+
+
+def price_levels(
+    places: Sequence[LevelView], found: Traffic, share: float = 1.0
+) -> tuple[LevelPrice, ...]:
+    """Return what each level serves, and how long that takes; `share` is of what moves."""
+    parts = zip(places, found.moved, found.volumes, found.packing, strict=True)
+    return tuple(
+        LevelPrice(
+            place.server,
+            place.name,
+            *(tuple(share * float(n) for n in sizes) for sizes in (moved, volumes, packing)),
+            share * float(place.seconds(volumes)),
+        )
+        for place, moved, volumes, packing in parts
+    )
 
 
 def _crossing_cycles(problem: Problem, costs: Costs) -> float:

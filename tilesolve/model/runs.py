@@ -1,9 +1,10 @@
 """Runs: pieces of lines side by side, whose first line is what hardware prefetching does not hide.
 
-A level serves runs and lines: ``runs · start + lines · line`` seconds. With ρ = line / (start +
-line), the share that a further line of a run costs of the first one, that is as much as ``runs ·
-(1 - ρ) + lines · ρ`` first lines. ρ = 0 counts runs alone, as chapter 4 of the thesis on pipelines
-does; ρ = 1 lines alone, as where nothing prefetches.
+Were a level to serve runs and lines in ``runs · start + lines · line`` seconds, then with ρ =
+line / (start + line), the share that a further line of a run costs of the first one, that is as
+much as ``runs · (1 - ρ) + lines · ρ`` first lines. ρ = 0 counts runs alone, as chapter 4 of the
+thesis on pipelines does; ρ = 1 lines alone, as where nothing prefetches. By these shares tiles of
+nests are found; the price, which decides among them, counts lines.
 """
 
 from __future__ import annotations

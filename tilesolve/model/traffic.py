@@ -334,8 +334,7 @@ def _come(
     stays = residency.stays if rule == "distance" else residency.fits
     if chain.children:
         start = _start(chain, places, at, rule, evicts)
-        never = lambda inner, outer: False  # noqa: E731 - no register holds across works
-        return walk_loops(reads, chain.loops, mean, stays if at else never, chain.runs, start)
+        return walk_loops(reads, chain.loops, mean, stays if at else _never, chain.runs, start)
     if at and evicts is None:
         return walk_loops(reads, chain.loops, mean, stays, chain.runs)
     if at:
@@ -344,6 +343,12 @@ def _come(
         return [walk_loops([one], chain.loops, [n], own, chain.runs)[0] for one, n, own in each]
     came = walk_loops(reads[:1], chain.loops, mean[:1], stays, chain.runs)
     return came + walk_loops(reads[1:], chain.loops, mean[1:], residency.passes, chain.runs)
+
+
+def _never(inner: Position, outer: int) -> Truth:
+    """Return that no register holds anything from one work to the next."""
+    del inner, outer
+    return False
 
 
 def _start(

@@ -15,7 +15,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.access import Access, Box
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Node, Work
 from tilesolve.model.nest import Output
-from tilesolve.model.price import LevelPrice, Price, list_levels
+from tilesolve.model.price import LevelPrice, Price, list_levels, price_levels
 from tilesolve.model.traffic import LevelView, count_traffic
 from tilesolve.nests.arithmetic import arithmetic_seconds
 from tilesolve.nests.interference import CacheSets, conflict_share
@@ -47,27 +47,17 @@ def price_nest(
     places = list_levels(machine, threads)
     if not computation.points(stage):
         none = (0.0,) * len(find_references(computation, stage))
-        levels = [LevelPrice(one.server, one.name, none, none, none, 0.0) for one in places]
-        return Price(tuple(levels), 0.0, 0.0, ())
+        nothing = (LevelPrice(one.server, one.name, none, none, none, 0.0) for one in places)
+        return Price(tuple(nothing), 0.0, 0.0, ())
     tree = tree_of_loops(computation, nest, machine.vector_bits // 8, threads, streamed=streamed)
     found = count_traffic(tree, places, evicts=_evicts_itself(machine))
     region = region_share(stage, computation.sizes)
-    levels = [
-        LevelPrice(
-            place.server,
-            place.name,
-            tuple(region * float(size) for size in moved),
-            tuple(region * float(size) for size in volumes),
-            (0.0,) * len(volumes),
-            region * float(place.seconds(volumes)),
-        )
-        for place, moved, volumes in zip(places, found.moved, found.volumes, strict=True)
-    ]
+    levels = price_levels(places, found, region)
     compute = region * arithmetic_seconds(computation, nest, machine, threads)
     calls = region * float(found.calls)
     if streamed and not has_whole_lines(computation.output, machine.levels[0].line):
         compute += calls * machine.costs.shared_line_cycles / machine.frequency
-    return Price(tuple(levels), compute, calls, ())
+    return Price(levels, compute, calls, ())
 
 
 def tree_of_loops(
@@ -100,8 +90,8 @@ def tree_of_loops(
     accesses = find_references(computation, stage)
     extents = tuple((x, computation.sizes[x]) for x in stage.letters)
     items = _list_in_order(nest, vector_bytes // max(one.element for one in accesses))
-    work = Work(tuple(_as_loaded(one, items, vector_bytes) for one in accesses), extents, 0)
-    work = replace(work, summed=accesses[0].element)
+    loaded = tuple(_as_loaded(one, items, vector_bytes) for one in accesses)
+    work = Work(loaded, extents, accesses[0].element)
     inside = nest.held or max(sum(one.kind in ("vector", "unrolled") for one in items), 1)
     body: tuple[Node, ...] = (Do(),)
     for number, item in enumerate(reversed(items), start=1):

@@ -148,6 +148,8 @@ class Solution:
         For each of these tiles the classes of the loops around it, innermost first.
     classes
         For each class the chosen tile sizes, nearest cache first.
+    nearest
+        The box of the nearest chosen tile, as pairs; its loops may run with those of others.
     nest
         Loops and boxes over letters, of one thread's share: as they run for arrays in C order.
     cost
@@ -167,6 +169,7 @@ class Solution:
     levels: tuple[str, ...]
     choice: Choice
     classes: Chains
+    nearest: tuple[tuple[str, int], ...]
     nest: Nest
     cost: Price
     origin: Search | Composed | Sliced
@@ -230,7 +233,9 @@ class Solution:
     @property
     def score(self) -> float:
         """The seconds that it is compared by with other solutions of its problem."""
-        waiting = waiting_seconds(self.share, self.nest, self.cost, self.machine, self.levels)
+        waiting = waiting_seconds(
+            self.share, self.nest, self.cost, self.machine, dict(self.nearest)
+        )
         return score_price(self.cost, self.machine.costs.level_overlap, waiting)
 
     @property

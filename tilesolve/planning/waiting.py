@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
-from tilesolve.model.access import touched_bytes
+from tilesolve.model.access import accesses_of
 from tilesolve.model.lines import run_of, run_waste
 from tilesolve.model.nest import Nest
 from tilesolve.model.pages import runs_of
@@ -16,13 +16,13 @@ from tilesolve.planning.prefetch import is_packed_late
 
 
 def waiting_seconds(
-    share: Problem, nest: Nest, cost: Price, machine: Machine, levels: Sequence[str]
+    share: Problem, nest: Nest, cost: Price, machine: Machine, nearest: Mapping[str, int]
 ) -> float:
     """Return the seconds lost at the ends of the runs in which memory is read and written.
 
     What is packed is read in the outermost tile's runs, what is not in those of the nearest tile,
-    or of a call if that one is idle: other loops may come between. Runs of an operand that are
-    pages apart take some time each.
+    whose loops may run with those of others: other loops may come between. Runs of an operand that
+    are pages apart take some time each.
 
     Parameters
     ----------
@@ -30,12 +30,10 @@ def waiting_seconds(
         What runs, and its price.
     machine
         Where.
-    levels
-        Those that tiles were solved for, nearest first.
+    nearest
+        The box of the nearest tile that was solved for, see `nearest_tile`.
     """
-    memory, volumes, (call, *tiles) = list_levels(machine)[-1], cost.levels[-1].volumes, nest.bands
-    near = next((band for band in tiles if band.level in levels[:1]), call)
-    last, nearest = outermost_tile(nest), dict(near.box)
+    memory, volumes, last = list_levels(machine)[-1], cost.levels[-1].volumes, outermost_tile(nest)
     boxes = [
         last,
         *(
@@ -48,7 +46,7 @@ def waiting_seconds(
         run = run_of(share, tensor, tile)
         wasted.append(volumes[t] * float(run_waste(run, machine.memory.line, share.itemsize)))
         if t and nest.kind(t - 1) != "prepared":
-            size = touched_bytes(share, tile)[t]
+            size = accesses_of(share)[t].touched(tile, 1)
             runs = runs_of(share.strides(t), tile, PAGE_BYTES)
             each = machine.costs.page_visit_seconds - float(memory.seconds([0.0, size / runs]))
             visits += volumes[t] / size * runs * max(0.0, each)
@@ -67,6 +65,11 @@ def late_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> d
         for number, copy in enumerate(nest.packed, start=1)
         if copy and is_packed_late(share, number, outermost_tile(nest), machine)
     }
+
+
+def nearest_tile(nest: Nest) -> dict[str, int]:
+    """Return the box of the nearest tile of a nest that has not the form yet in which it runs."""
+    return dict(nest.bands[min(1, len(nest.bands) - 1)].box)
 
 
 def outermost_tile(nest: Nest) -> dict[str, int]:

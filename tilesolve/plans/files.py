@@ -213,6 +213,7 @@ def _solution(data: Mapping[str, Any], machine: Machine, epilogue: Epilogue | No
         levels=_tuple(data["levels"]),
         choice=_tuple(data["choice"]),
         classes=_tuple(data["classes"]),
+        nearest=_tuple(data["nearest"]),
         nest=Nest(
             tuple(Band(**_frozen(band)) for band in nest["bands"]),
             _tuple(nest["packed"]),
@@ -280,6 +281,7 @@ def rename_letters(solution: Solution, problem: Problem, form: CanonicalForm) ->
         epilogue=solution.epilogue.rename(names.letters) if solution.epilogue else None,
         choice=names.choice(solution.choice),
         classes=names.classes(solution.classes),
+        nearest=names.box(solution.nearest),
         nest=names.nest(solution.nest),
         cost=names.cost(solution.cost),
         origin=names.origin(solution.origin),
@@ -340,13 +342,15 @@ class _Names:
         found = {self.indices[index]: chain for index, chain in chains}
         return tuple((index, found[index]) for index in self.classes_in_order if index in found)
 
+    def box(self, pairs: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+        box = {self.letters[i]: size for i, size in pairs}
+        return tuple((i, box[i]) for i in self.problem.spec.letters)
+
     def nest(self, nest: Nest) -> Nest:
         bands = []
         for band in nest.bands:
-            box = {self.letters[i]: size for i, size in band.box}
             order = tuple(self.letters[i] for i in band.order)
-            sides = tuple((i, box[i]) for i in self.problem.spec.letters)
-            bands.append(Band(band.level, order, sides))
+            bands.append(Band(band.level, order, self.box(band.box)))
         return replace(
             nest,
             bands=tuple(bands),

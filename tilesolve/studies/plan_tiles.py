@@ -27,6 +27,7 @@ from tilesolve.planning.geometric.tilings import Chain, feasible, nest_of
 from tilesolve.planning.letter_boxes import box_letters
 from tilesolve.planning.runner import Runner
 from tilesolve.planning.setting import Choice, Setting
+from tilesolve.planning.waiting import nearest_tile
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.studies.method import Method
 from tilesolve.studies.plan_tile_results import SOLVER, Studies, Study, make_trial, report_studies
@@ -168,11 +169,11 @@ def change_tiles(
         avoids_aliased_stores=aliased,
         tlb_pages=machine.costs.tlb_pages,
     )
-    nest = Runner.of(share, machine).form(nest)
+    nearest, nest = tuple(nearest_tile(nest).items()), Runner.of(share, machine).form(nest)
     cost = compute_price(share, nest, machine, microkernel=best.microkernel, threads=best.threads)
     made = tuple((index, chains[index]) for index, _ in best.classes)
-    found = replace(best.solution, choice=choice, classes=made, nest=nest, cost=cost)
-    return Plan(found)
+    tiled = replace(best.solution, choice=choice, classes=made, nearest=nearest)
+    return Plan(replace(tiled, nest=nest, cost=cost))
 
 
 METHOD = Method(

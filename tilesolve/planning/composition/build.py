@@ -36,6 +36,7 @@ from tilesolve.planning.solution import (
     divisible_sums,
     share_of,
 )
+from tilesolve.planning.waiting import nearest_tile
 
 Copies = tuple[tuple[str | None, CopyKind], ...]
 """For each operand the level and the kind of its copy."""
@@ -173,6 +174,7 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
         levels=tiled,
         choice=choice,
         classes=classes,
+        nearest=tuple(nearest_tile(built.nest).items()),
         nest=nest,
         cost=with_passes(cost, built.share, demand.epilogue, machine, threads, partials),
         origin=origin,

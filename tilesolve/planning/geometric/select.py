@@ -38,7 +38,7 @@ from tilesolve.planning.letter_boxes import box_letters
 from tilesolve.planning.prefetch import cut_to_stay
 from tilesolve.planning.runner import Runner
 from tilesolve.planning.setting import Setting
-from tilesolve.planning.waiting import late_seconds, outermost_tile, waiting_seconds
+from tilesolve.planning.waiting import late_seconds, nearest_tile, outermost_tile, waiting_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Candidate:
         The continuous optimum that it came from.
     integral
         Its tiles over classes.
-    nest, price
-        Over letters, with what is read in place.
+    nest, nearest, price
+        Over letters, with what is read in place, and the box of the nearest tile.
     waiting
         Seconds lost at the ends of runs in memory.
     taken
@@ -64,6 +64,7 @@ class Candidate:
     optimum: Optimum
     integral: Integral
     nest: Nest
+    nearest: Mapping[str, int]
     price: Price
     waiting: float
     taken: float
@@ -210,12 +211,12 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
     share, machine = target.share, target.machine
 
     def within(most: Mapping[str, int]) -> Candidate:
-        nest, cost = choose_copies(target, integral.nest, most)
+        nest, cost, nearest = choose_copies(target, integral.nest, most)
         tile = outermost_tile(nest)
         taken = float(sum(touched_bytes(share, tile)))
-        levels = [place.name for place in target.setting.places[1:]]
-        waiting = waiting_seconds(share, nest, cost, machine, levels)
-        return Candidate(optimum, integral, nest, cost, waiting, taken, target.setting.overlap)
+        waiting = waiting_seconds(share, nest, cost, machine, nearest)
+        overlap = target.setting.overlap
+        return Candidate(optimum, integral, nest, nearest, cost, waiting, taken, overlap)
 
     usual = within({})
     box, register_box = outermost_tile(usual.nest), dict(usual.nest.bands[0].box)
@@ -227,8 +228,12 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
     return min(usual, smaller, key=lambda one: one.score)
 
 
-def choose_copies(target: Target, tiles: Nest, most: Mapping[str, int]) -> tuple[Nest, Price]:
-    """Return a nest over letters as it runs, which packs only what repays it, and its price.
+def choose_copies(
+    target: Target, tiles: Nest, most: Mapping[str, int]
+) -> tuple[Nest, Price, dict[str, int]]:
+    """Return a nest over letters that packs only what repays it, its price, and its nearest tile.
+
+    The nest has the form in which it runs.
 
     The rows of the register tile are loaded and stored as vectors: an operand that they index
     can be read in place only if its unit-stride letter is the output's. And a call that used a
@@ -273,10 +278,10 @@ def choose_copies(target: Target, tiles: Nest, most: Mapping[str, int]) -> tuple
         )
         if packed != tiles.packed and not is_cheap_in_place(share, candidate, machine):
             continue
-        candidate = target.runner.form(candidate)
+        nearest, candidate = nearest_tile(candidate), target.runner.form(candidate)
         cost = compute_price(
             share, candidate, machine, microkernel=microkernel, threads=target.threads
         )
-        priced.append((score_price(cost, target.setting.overlap), candidate, cost))
-    _, chosen, cost = min(priced, key=lambda found: found[0])
-    return chosen, cost
+        priced.append((score_price(cost, target.setting.overlap), candidate, cost, nearest))
+    _, *chosen = min(priced, key=lambda found: found[0])
+    return chosen[0], chosen[1], chosen[2]

@@ -164,6 +164,7 @@ def _solution(
         levels=tuple(place.name for place in setting.places[1:]),
         choice=found.optimum.choice,
         classes=found.integral.chains,
+        nearest=tuple(found.nearest.items()),
         nest=found.nest,
         cost=with_passes(found.price, share, demand.epilogue, machine, threads, partials),
         origin=_search(found, relaxed),
@@ -210,6 +211,7 @@ def alternatives(best: Solution) -> list[Solution]:
             best,
             choice=one.optimum.choice,
             classes=one.integral.chains,
+            nearest=tuple(one.nearest.items()),
             nest=one.nest,
             cost=with_passes(
                 one.price, share, best.epilogue, machine, threads, best.partial_outputs
@@ -249,12 +251,13 @@ def with_nest(
 ) -> Solution:
     """Return a solution with a nest over classes that has such tiles; see `with_tiles`."""
     share, machine, threads = found.share, found.machine, found.threads
-    nest, cost = choose_copies(Target.of(setting, share, machine, threads), tiles, {})
+    nest, cost, nearest = choose_copies(Target.of(setting, share, machine, threads), tiles, {})
     return replace(
         found,
         levels=tuple(band.level for band in tiles.bands[1:-1]),
         choice=choice,
         classes=tuple(chains.items()),
+        nearest=tuple(nearest.items()),
         nest=nest,
         cost=with_passes(cost, share, found.epilogue, machine, threads, found.partial_outputs),
         origin=replace(found.search, integral=cost.seconds),

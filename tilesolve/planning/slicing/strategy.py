@@ -25,6 +25,7 @@ from tilesolve.planning.solution import (
     split_letters,
 )
 from tilesolve.planning.vector_letter import choose_vector_letter, longest_letter_of_one
+from tilesolve.planning.waiting import nearest_tile
 
 
 class Slicing:
@@ -72,7 +73,7 @@ class Slicing:
                     scattered=vector is not None,
                 )
                 tiled, choice, classes = class_tiles(nest, share)
-                nest = runner.form(nest)
+                nearest, nest = nearest_tile(nest), runner.form(nest)
                 cost = compute_price(share, nest, machine, microkernel=kernel, threads=threads)
                 yield Solution(
                     problem=problem,
@@ -86,6 +87,7 @@ class Slicing:
                     levels=tiled,
                     choice=choice,
                     classes=classes,
+                    nearest=tuple(nearest.items()),
                     nest=nest,
                     cost=with_passes(cost, share, demand.epilogue, machine, threads, partials),
                     origin=Sliced(str(slices)),
