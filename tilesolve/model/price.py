@@ -212,7 +212,9 @@ def price_levels(
         LevelPrice(
             place.server,
             place.name,
-            *(tuple(share * float(n) for n in sizes) for sizes in (moved, volumes, packing)),
+            tuple(share * float(size) for size in moved),
+            tuple(share * float(size) for size in volumes),
+            tuple(share * float(size) for size in packing),
             share * float(place.seconds(volumes)),
         )
         for place, moved, volumes, packing in parts

@@ -283,5 +283,5 @@ def choose_copies(
             share, candidate, machine, microkernel=microkernel, threads=target.threads
         )
         priced.append((score_price(cost, target.setting.overlap), candidate, cost, nearest))
-    _, *chosen = min(priced, key=lambda found: found[0])
-    return chosen[0], chosen[1], chosen[2]
+    _, chosen, cost, nearest = min(priced, key=lambda found: found[0])
+    return chosen, cost, nearest
