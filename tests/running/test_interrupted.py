@@ -42,7 +42,8 @@ def check(call, out, expected, error=KeyboardInterrupt):
     for _ in range(20):
         out.fill(np.nan)
         seconds = interrupted(call, error)
-        if seconds is not None and seconds < 0.2 and np.isnan(out).any():
+        amid = not np.abs(out - expected).max() < 1e-9  # a loop of its own may have set all to zero
+        if seconds is not None and seconds < 0.2 and amid:
             break
     else:
         raise SystemExit("no interrupt ended the call at once")
@@ -135,7 +136,7 @@ assert signal.getsignal(signal.SIGINT) is raise_mine
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_ends_it_and_leaves_all_usable(threads):
-    """Its output is written in part; the next call is right, and the handler what it was."""
+    """Its output is not yet right; the next call is right, and the handler what it was."""
     cases = (f"print({name!r}){text.format(threads=threads)}" for name, text in CASES.items())
     done = run_python(
         "-c", "\n".join([START, *cases]), env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}
