@@ -2,6 +2,7 @@
 
 import io
 import random
+from dataclasses import replace
 from itertools import permutations, product
 from math import exp, log, prod
 
@@ -22,10 +23,10 @@ from tilesolve.model.loop_tree import copies_of, tree_of_bands
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import compute_price, list_levels
 from tilesolve.model.traffic import LevelView, count_traffic
+from tilesolve.planning.geometric.class_trees import list_bands, list_boxes, price_boxes
 from tilesolve.planning.geometric.loop_choices import innermost_classes, list_choices
 from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.relaxation import optimum, relax
-from tilesolve.planning.geometric.tilings import list_bands
 from tilesolve.planning.setting import Setting
 
 KERNEL = Microkernel(rows=4, columns=2)
@@ -112,6 +113,47 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
     cycles = exact.calls * KERNEL.call_cycles + sum(exact.packed) * KERNEL.pack_cycles
     assert found["compute"] == pytest.approx((problem.flops + cycles) / 1e9)
     assert all(limit.at(values) <= 1 for limit in program.limits.values())
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_symbols_are_the_numbers_of_the_same_rule(data):
+    """Where the least tile of some indices is all of them, their loops run in neither."""
+    spec = data.draw(st.sampled_from(SPECS))
+    levels = data.draw(st.integers(1, 3))
+    fused = fuse(Problem.of(spec, 2))
+    whole = data.draw(st.sets(st.sampled_from(fused.problem.spec.letters)))
+    sizes = dict.fromkeys(fused.problem.sizes, 1) | {fused.rows: 4, fused.columns: 2}
+    tiles = []
+    for _ in range(levels):
+        steps = {i: data.draw(st.integers(2, 5)) for i in sizes}
+        sizes = {i: size * steps[i] for i, size in sizes.items()}
+        tiles.append(dict(sizes))
+    extents = {i: size * 2 for i, size in sizes.items()}
+    groups = [(extents[i], letters) for i, letters in fused.groups]
+    problem = Problem.of(spec, {i: n if i == g[0] else 1 for n, g in groups for i in g})
+    tiles = [box | {i: extents[i] for i in whole} for box in tiles]
+    places = [
+        LevelView("register" if at == 0 else f"L{at}", 1e9, 1, f"L{at + 1}", 1e9 / (at + 1))
+        for at in range(levels + 1)
+    ]
+    packed = data.draw(st.sampled_from([(None, None), (f"L{levels}",) * 2, ("L1", None)]))
+    output = data.draw(st.sampled_from(["accumulate", "store", "stream"]))
+    setting = make_setting(problem, places, packed, output)
+    setting = replace(setting, runs=tuple((i, extents[i]) for i in whole))
+    choice = data.draw(st.sampled_from(list_choices(setting)))
+    for at, first in enumerate(choice[:-1], start=1):
+        tiles[at] = tiles[at - 1] if first is None else tiles[at]
+    program = formulate(setting, choice)
+    values = {
+        name_tile(at, i, levels): float(t)
+        for at, box in enumerate(tiles, start=1)
+        for i, t in box.items()
+    }
+    numbers = price_boxes(setting, choice, list_boxes(setting, tiles), "tiles")
+    assert {name: amount.at(values) for name, amount in program.times.items()} == pytest.approx(
+        numbers
+    )
 
 
 def held(problem, box):

@@ -193,6 +193,8 @@ class Access:
         grid
             What the boxes' corners are multiples of, per letter; any corner if None.
         """
+        if self._is_symbolic(box):
+            return self.symbols(box) * float(self.element)
         reaches, sides = self.sides(box)
         elements: Size = float(self.element)
         for side in sides:
@@ -225,15 +227,22 @@ class Access:
     def reached(self, box: Box) -> Size:
         """Return the bytes of the box of the array around all that iterations touch.
 
+        In symbols what a stride leaves out is left out.
+
         Examples
         --------
         >>> image, part = accesses_of(Problem.of("h-[2h+r]-r", "h=8,r=3"))[1], {"h": 4, "r": 1}
         >>> image.touched(part, 1), image.reached(part)
         (32.0, 56.0)
         """
+        if self._is_symbolic(box):
+            return self.symbols(box) * float(self.element)
         return float(self.element) * prod(axis.reach(box) for axis in self.axes)
 
-    def symbols(self, box: Mapping[str, Signomial]) -> Signomial:
+    def _is_symbolic(self, box: Box) -> bool:
+        return any(isinstance(box[letter], Signomial) for letter in self.letters)
+
+    def symbols(self, box: Box) -> Signomial:
         """Return the elements that a box touches, in symbols; letters left out have one iteration.
 
         Examples
@@ -245,9 +254,9 @@ class Access:
         alone = dict.fromkeys(axis.terms[0][1] for axis in self.axes if len(axis.terms) == 1)
         size = Signomial.constant(1)
         for letter in alone:
-            size = size * box.get(letter, 1)
+            size = size * box[letter] if letter in box else size
         for axis in self.axes:
-            wide = [(c, i) for c, i in axis.terms if i in box and i not in alone]
+            wide = [(c, i) for c, i in axis.terms if box.get(i, 1) != 1 and i not in alone]
             if len(wide) == 1:
                 size = size * box[wide[0][1]]
             elif wide:

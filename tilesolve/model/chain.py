@@ -1,12 +1,13 @@
 """Chains: the loops of a tree from a point outwards, and the boxes between them.
 
-Steps are numbers or arrays of them: the integer repair prices thousands of tilings with the very
-code that prices one.
+Steps are numbers, arrays of them, or symbols: the integer repair prices thousands of tilings with
+the very code that prices one, and that writes the terms of a program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import gcd, prod
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +19,7 @@ from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Node
 from tilesolve.model.nest import tile_counts
 from tilesolve.model.walk import Position, Truth, choose
 from tilesolve.packing.cover import CellSequence
+from tilesolve.solver.signomials import Signomial
 
 
 class Chain:
@@ -67,7 +69,10 @@ class Chain:
         letters = {x: _Letter(steps[x][::-1], n, tree.cells.get(x)) for x, n in extents.items()}
         self._largest: list[dict[str, Size]] = [{x: one.side(0) for x, one in letters.items()}]
         self._mean = [{x: one.mean(0) for x, one in letters.items()}]
-        self._grids = [{x: one.corner(0) for x, one in letters.items()}]
+        self._letters = letters
+        self._places: list[int] = []
+        self.tiles: dict[str, int] = {}
+        """For each level with a tile of its own the number of loops within that."""
         self.calls: Size = 1.0
         for node in reversed(own):
             if isinstance(node, Loop):
@@ -122,21 +127,35 @@ class Chain:
     def _add(self, loop: Loop, letter: _Letter) -> None:
         """Take in one more loop, around those before; one that never runs is none."""
         trips, share = letter.enter(loop.kind == "threads", self.tree.threads)
-        runs = collapse(trips > 1)
-        if runs is False:
-            return
-        self.loops.append((loop.letter, trips))
-        self.runs.append(runs)
-        at, name = letter.place, loop.letter
-        largest, mean, grid = self._largest[-1], self._mean[-1], self._grids[-1]
-        # Of many nests those in which the loop does not run have no such loop.
-        side = choose(runs, letter.side(at) * share, largest[name])
-        self._largest.append({**largest, name: side})
-        self._mean.append({**mean, name: letter.mean(at) * share})
-        self._grids.append({**grid, name: choose(runs, letter.corner(at), grid[name])})
+        runs = collapse(_exceeds_one(trips))
+        if runs is not False:
+            self.loops.append((loop.letter, trips))
+            self.runs.append(runs)
+            self._places.append(letter.place)
+            self._grow(loop.letter, letter, share)
+            self.sides += loop.kind in ("vector", "unrolled")
+        if loop.fills:
+            self.tiles[loop.fills] = len(self.loops)
+
+    def _grow(self, name: str, letter: _Letter, share: float) -> None:
+        """Add the boxes of one more loop, of which a thread has a share."""
+        at, largest, mean = letter.place, self._largest[-1], self._mean[-1]
+        side, usual = letter.side(at), letter.mean(at)
         if share != 1:
-            self.calls = self.calls * share
-        self.sides += loop.kind in ("vector", "unrolled")
+            self.calls, side, usual = self.calls * share, side * share, usual * share
+        # Of many nests those in which the loop does not run have no such loop.
+        self._largest.append({**largest, name: choose(self.runs[-1], side, largest[name])})
+        self._mean.append({**mean, name: usual})
+
+    @cached_property
+    def _grids(self) -> list[Box]:
+        """What the corners of each box are multiples of."""
+        grids: list[Box] = [{x: one.corner(0) for x, one in self._letters.items()}]
+        for (name, _), at, runs in zip(self.loops, self._places, self.runs, strict=True):
+            grid = grids[-1]
+            corner = self._letters[name].corner(at)
+            grids.append({**grid, name: choose(runs, corner, grid[name])})
+        return grids
 
     def footprints(
         self, access: Access | Shared, line: int, *, largest: bool = False
@@ -149,13 +168,12 @@ class Chain:
         key = (id(access), line, largest)
         if key not in self._known:
             boxes = self._largest if largest else self._mean
-            aligned = self.tree.aligned
-            found = [access.touched(boxes[0], line, self._grids[0] if aligned else None)]
-            for (letter, _), box, grid in zip(self.loops, boxes[1:], self._grids[1:], strict=True):
-                if letter in access.letters:
-                    found.append(access.touched(box, line, grid if aligned else None))
-                else:
-                    found.append(found[-1])
+            in_lines = self.tree.aligned and line > 1
+            grids = self._grids if in_lines else [None] * len(boxes)
+            found = [access.touched(boxes[0], line, grids[0])]
+            for (letter, _), box, grid in zip(self.loops, boxes[1:], grids[1:], strict=True):
+                moved = letter in access.letters
+                found.append(access.touched(box, line, grid) if moved else found[-1])
             self._known[key] = found
         return self._known[key]
 
@@ -228,8 +246,11 @@ class _Letter:
         self.extent, self.cells = extent, cells
         self.sizes = [*steps, extent]
         self.single = bool(steps) and isinstance(steps[0], int) and steps[0] == 1
-        if cells is not None:
-            self.counts: list[Size] = [extent, *cells.counts]
+        self.symbolic = any(isinstance(size, Signomial) for size in steps)
+        if self.symbolic:
+            self.counts: list[Size] = [extent / size for size in self.sizes]
+        elif cells is not None:
+            self.counts = [extent, *cells.counts]
         elif self.single:
             self.counts = [extent, *tile_counts(self.sizes[1:])]
         else:
@@ -252,7 +273,7 @@ class _Letter:
 
     def mean(self, at: int) -> Size:
         """Return the mean tile after so many loops."""
-        return self.extent / self.counts[at]
+        return self.sizes[at] if self.symbolic else self.extent / self.counts[at]
 
     def corner(self, at: int) -> Size:
         """Return what the first iterations of tiles are multiples of."""
@@ -265,6 +286,14 @@ class _Letter:
                 found.append(common)
             self._corners = found[::-1]
         return 1 if not at and self.single else self._corners[at]
+
+
+def _exceeds_one(trips: Size) -> Truth:
+    """Return whether a loop runs more than once; of a number in symbols, whether it may."""
+    if isinstance(trips, Signomial):
+        return bool(trips.symbols) or trips.at({}) > 1
+    found: Truth = trips > 1
+    return found
 
 
 def collapse(found: Any) -> Truth:  # noqa: ANN401

@@ -113,32 +113,6 @@ class Formula:
         return f"L{self.level} {self.tensor}: " + "\n      ".join(lines)
 
 
-def symbolic_footprint(
-    access: Access, level: int, levels: int, ones: frozenset[str] = frozenset()
-) -> Signomial:
-    """Return the elements of an access that a level's tile touches.
-
-    Parameters
-    ----------
-    access
-        What is touched.
-    level, levels
-        The level, and how many there are.
-    ones
-        Letters whose tile is known to be 1: they widen no subscript.
-
-    Examples
-    --------
-    >>> image = symbolic_accesses(Spec.parse("hk-[2h+r]-rk"))[1]
-    >>> print(symbolic_footprint(image, 1, 1))
-    T1_r + 2·T1_h - 2
-    >>> print(symbolic_footprint(image, 1, 1, frozenset("r")))
-    T1_h
-    """
-    sides = (i for i in access.letters if i not in ones)
-    return access.symbols({i: Signomial.symbol(name_tile(level, i, levels)) for i in sides})
-
-
 @lru_cache(maxsize=512)
 def symbolic_accesses(spec: Spec) -> tuple[Access, ...]:
     """Return what a spec touches, whatever the extents are."""
@@ -205,14 +179,9 @@ def loops_above(spec: Spec, innermost: Sequence[str], level: int) -> list[Symbol
     ]
 
 
-@lru_cache(maxsize=4096)
 def write_amounts(
-    accesses: tuple[Access, ...],
-    level: int,
-    loops: tuple[SymbolicLoop, ...],
-    levels: int,
-    ones: frozenset[str] = frozenset(),
-) -> tuple[Signomial, ...]:
+    accesses: Sequence[Access], level: int, loops: Sequence[SymbolicLoop], levels: int
+) -> list[Signomial]:
     """Return what a level takes in of each tensor when just these loops run more than once.
 
     The level's tile fits it and nothing larger does: the walk starts at the tile.
@@ -220,17 +189,17 @@ def write_amounts(
     Examples
     --------
     >>> spec = Spec.parse("mn-mk-kn")
-    >>> loops = tuple(loops_above(spec, ["k"], 1))
+    >>> loops = loops_above(spec, ["k"], 1)
     >>> [str(amount) for amount in write_amounts(symbolic_accesses(spec), 1, loops, 1)]
     ['N_m·N_n', 'N_k·N_m·N_n/T1_n', 'N_k·N_m·N_n/T1_m']
     """
-    letters = dict.fromkeys(i for access in accesses for i in access.letters if i not in ones)
+    letters = dict.fromkeys(i for access in accesses for i in access.letters)
     boxes = [{i: Signomial.symbol(name_tile(level, i, levels)) for i in letters}]
     for loop in loops:
         boxes.append({**boxes[-1], loop.letter: Signomial.symbol(loop.outer)})
     sizes = [[access.symbols(box) for box in boxes] for access in accesses]
     steps_of = [(loop.letter, loop.trips) for loop in loops]
-    return tuple(walk_loops(accesses, steps_of, sizes, lambda inner, _: inner == 0))
+    return walk_loops(accesses, steps_of, sizes, lambda inner, _: inner == 0)
 
 
 def write_formulas(spec: Spec | str, innermost: Sequence[str]) -> tuple[Formula, ...]:

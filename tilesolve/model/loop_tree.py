@@ -1,7 +1,8 @@
 """Loop trees: how works run, as one value that is priced, printed and walked.
 
-Five kinds of node are enough: loops, buffers, calls, and the points of works. Steps of loops are
-numbers, or arrays of them: many nests that differ in the sizes of their tiles alone.
+Four kinds of node are enough: loops, buffers, calls, and the points of works. Steps of loops are
+numbers, or arrays of them: many nests that differ in the sizes of their tiles alone. Or they are
+symbols: then prices are the terms of a program.
 """
 
 from __future__ import annotations
@@ -63,12 +64,15 @@ class Loop:
         What each trip covers so many iterations of, and what it does.
     kind
         How trips run.
+    fills
+        The level whose tile all trips fill together; empty for none.
     """
 
     letter: str
     step: Size
     body: tuple[Node, ...]
     kind: Kind = "serial"
+    fills: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +182,7 @@ def tree_of_bands(
             kind: Kind = "serial"
             if not at and not rank[letter]:
                 kind = "vector" if letter == lane else "unrolled"
-            body = (Loop(letter, steps[letter], body, kind),)
+            body = (Loop(letter, steps[letter], body, kind, level),)
         steps = box
         if not at:
             body = (Call((Buffer(0, work.accesses[0], "registers", level, body),)),)

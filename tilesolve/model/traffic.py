@@ -1,7 +1,7 @@
 """Bytes that every level moves, for one nest or for many of the same loop order at once.
 
-Size are numbers or arrays of them: the integer repair prices thousands of tilings with the
-very code that prices one.
+Sizes are numbers, arrays of them, or symbols: the integer repair prices thousands of tilings with
+the very code that prices one, and that writes the terms of a program.
 """
 
 from __future__ import annotations
@@ -152,12 +152,6 @@ class Residency:
         ]
         self._known: dict[tuple[int, int], Truth] = {}
 
-    def fits(self, inner: Position, outer: int) -> Truth:
-        """Return whether all that the loops up to one touch fits: Listing 3 of the paper."""
-        del inner
-        found: Truth = self.whole[outer] <= self.place.capacity
-        return found
-
     def stays(self, inner: Position, outer: int) -> Truth:
         """Return whether what the inner loops touch is there when the outer one comes round."""
         if self.registers:
@@ -198,6 +192,20 @@ class Residency:
         found: Truth = self.whole[inside] + source[inside] <= self.place.capacity
         return found
 
+    def covers(self, between: Size) -> Truth:
+        """Return whether what one work touches is there for a later one, with all between them."""
+        return collapse(between <= self.place.capacity)
+
+    @property
+    def touched(self) -> Size:
+        """What all loops touch."""
+        return self.whole[-1]
+
+    def comes_once(self, came: Size, whole: Size) -> Truth:
+        """Return whether sums come once, so that they are as wide as elements by then."""
+        found: Truth = came < WHOLE_SUM_PASSES * whole
+        return found
+
     def _between(self, inner: Position, outer: int) -> Size:
         """Return the bytes that come between two uses of what the inner loops touch."""
         total: Size = 0.0
@@ -215,6 +223,68 @@ class Residency:
                 comes = choose(inner > inside, swept, brought)
             total = total + comes
         return total
+
+
+class Listing3(Residency):
+    """Whether arrays stay by Listing 3 of the paper: all that a loop touches has to fit."""
+
+    def stays(self, inner: Position, outer: int) -> Truth:
+        """Return whether all that the loops up to one touch fits."""
+        del inner
+        found: Truth = self.whole[outer] <= self.place.capacity
+        return found
+
+    def passes(self, inner: Position, outer: int) -> Truth:
+        """Return whether what a call reads of operands is there when the loop comes round."""
+        return outer < self.chain.sides and super().stays(inner, outer)
+
+
+class TileResidency:
+    """Whether arrays stay as programs have it: a level keeps what its tile touches, and no more.
+
+    So copies are there when they are first used, and none that is made for a farther store stays.
+    """
+
+    def __init__(self, chain: Chain, places: Sequence[LevelView], at: int) -> None:
+        self.chain, self.registers, self.outermost = chain, at == 0, at + 1 == len(places)
+        tiles = [chain.tiles[one.name] for one in places[: at + 1] if one.name in chain.tiles]
+        self.tile, self.around_works = max(tiles, default=0), bool(tiles)
+        self.touched: Size = 0.0
+
+    def stays(self, inner: Position, outer: int) -> Truth:
+        """Return whether what the inner loops touch is there when the outer one comes round."""
+        return outer < self.chain.held if self.registers else inner <= self.tile
+
+    def passes(self, inner: Position, outer: int) -> Truth:
+        """Return whether what a call reads of operands is there when the loop comes round."""
+        return outer < self.chain.sides and self.stays(inner, outer)
+
+    def holds(self, t: int) -> Truth:
+        """Return whether a copy is still there when it is first used."""
+        del t
+        return True
+
+    def keeps(self, t: int) -> Truth:
+        """Return whether a copy made for a farther store never leaves this one."""
+        del t
+        return False
+
+    def covers(self, between: Size) -> Truth:
+        """Return whether what one work touches is there for a later one: both are in the tile."""
+        del between
+        return self.around_works
+
+    def comes_once(self, came: Size, whole: Size) -> Truth:
+        """Return whether sums come once, so that they are as wide as elements by then."""
+        del came, whole
+        return self.outermost
+
+
+_RESIDENCIES: dict[Rule, type[Residency | TileResidency]] = {
+    "distance": Residency,
+    "listing3": Listing3,
+    "tiles": TileResidency,
+}
 
 
 def _at(position: Position) -> Callable[[Sequence[Any]], Any]:
@@ -254,8 +324,8 @@ def count_traffic(
         The register file and the caches, nearest first.
     rule
         When an array outlives a loop that does not move it: by ``"distance"``, if what comes
-        between its uses fits beside it, or by ``"listing3"`` of the paper, if everything
-        inside the loop fits.
+        between its uses fits beside it, by ``"listing3"`` of the paper, if everything
+        inside the loop fits, or by ``"tiles"``, if it is in the level's tile.
     evicts
         Whether what a box touches of an access evicts itself from a place; None: nothing does.
 
@@ -278,7 +348,7 @@ def count_traffic(
     sizes = {t: n * chain.buffers[t][1].holds.element for t, n in copied.items()}
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
-        residency = Residency(chain, places, at)
+        residency = _RESIDENCIES[rule](chain, places, at)
         came = _come(chain, places, at, residency, rule, evicts)
         extra: list[Size] = [0.0] * len(came)
         for t, size in sizes.items():
@@ -291,8 +361,7 @@ def count_traffic(
             crossings: Size = (2.0 if at == 0 else PACK_CROSSINGS) - 1
             wide = chain.buffers[t][1].holds.element / chain.accesses[t].element
             crossings = 1 + wide * crossings
-            if at:
-                kept = residency.keeps(t)
+            if at and (kept := residency.keeps(t)) is not False:
                 came[t] = choose(kept, np.maximum(came[t] - size, 0.0), came[t])
                 crossings = choose(kept, 1.0, crossings)
             extra[t] = crossings * (size / wide)
@@ -300,7 +369,7 @@ def count_traffic(
         for t in (t for t, one in enumerate(chain.accesses) if one.mode != "read"):
             whole = _mean_bytes(chain, t, place.line, near=False)[-1]
             if chain.width > 1 and at:  # sums that come once are halves by then
-                once = came[t] < WHOLE_SUM_PASSES * whole
+                once = residency.comes_once(came[t], whole)
                 came[t], whole = (choose(once, n / chain.width, n) for n in (came[t], whole))
             # A first write needs no read in registers; past them it does unless it is streamed.
             unread = tree.output == "stream" or (tree.output == "store" and at == 0)
@@ -317,7 +386,7 @@ def _come(
     chain: Chain,
     places: Sequence[LevelView],
     at: int,
-    residency: Residency,
+    residency: Residency | TileResidency,
     rule: Rule,
     evicts: Evicts | None,
 ) -> list[Size]:
@@ -331,9 +400,9 @@ def _come(
         near = at < _level_of(chain, t, places)
         reads.append(chain.buffers[t][1].holds if near else access)
         mean.append(_mean_bytes(chain, t, line, near=near))
-    stays = residency.stays if rule == "distance" else residency.fits
+    stays = residency.stays
     if chain.children:
-        start = _start(chain, places, at, rule, evicts)
+        start = _start(chain, places, at, residency, rule, evicts)
         return walk_loops(reads, chain.loops, mean, stays if at else _never, chain.runs, start)
     if at and evicts is None:
         return walk_loops(reads, chain.loops, mean, stays, chain.runs)
@@ -352,7 +421,12 @@ def _never(inner: Position, outer: int) -> Truth:
 
 
 def _start(
-    chain: Chain, places: Sequence[LevelView], at: int, rule: Rule, evicts: Evicts | None
+    chain: Chain,
+    places: Sequence[LevelView],
+    at: int,
+    around: Residency | TileResidency,
+    rule: Rule,
+    evicts: Evicts | None,
 ) -> list[Size]:
     """Return the bytes of each array that works take in which run one after another.
 
@@ -364,8 +438,8 @@ def _start(
     first: dict[str, int] = {}
     lumps: list[Size] = []
     for number, child in enumerate(chain.children):
-        residency = Residency(child, places, at)
-        lumps.append(residency.whole[-1])
+        residency = _RESIDENCIES[rule](child, places, at)
+        lumps.append(residency.touched)
         moved = _come(child, places, at, residency, rule, evicts)
         for t, (one, size) in enumerate(zip(child.accesses, moved, strict=True)):
             own = _mean_bytes(child, t, places[at].line, near=False)[-1]
@@ -373,7 +447,7 @@ def _start(
                 came[one.array], touched[one.array], first[one.array] = size, own, number
                 continue
             between = sum(lumps[first[one.array] :])
-            there = collapse(between <= places[at].capacity) if at else False
+            there = around.covers(between) if at else False
             more = choose(there, np.maximum(size - touched[one.array], 0.0), size)
             came[one.array] = came[one.array] + more
             touched[one.array] = np.maximum(touched[one.array], own)

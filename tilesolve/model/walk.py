@@ -12,8 +12,10 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Rule = Literal["distance", "listing3"]
-"""When a tensor outlives a loop that does not index it: by reuse distance, or by Listing 3."""
+Rule = Literal["distance", "listing3", "tiles"]
+"""When a tensor outlives a loop that does not index it.
+
+By reuse distance, by Listing 3, or as programs have it: a level keeps what its tile touches."""
 
 Truth = bool | NDArray[np.bool_]
 """A yes or no, for one nest or for each of many."""
@@ -44,6 +46,11 @@ def choose(condition: Truth, yes: Q, no: Q) -> Q:
         picked: Any = np.where(condition, yes, no)  # type: ignore[call-overload]
         return picked  # type: ignore[no-any-return]
     return yes if condition else no
+
+
+def _times(moved: Q, trips: Q) -> Q:
+    grown: Q = moved * trips  # type: ignore[operator]
+    return grown
 
 
 def walk_loops(
@@ -92,14 +99,16 @@ def walk_loops(
         whole = stays(inside, position)
         running = True if runs is None else runs[position]
         for t, sizes in enumerate(footprints):
-            grown: Q = moved[t] * trips  # type: ignore[operator]
             if letter in letters[t]:
                 # While everything so far is still there, only what is new to the grown box
                 # comes in: for a plain subscript the trip count, for an affine one less.
-                moved[t] = choose(running, choose(whole, sizes[position + 1], grown), moved[t])
+                grown = sizes[position + 1]
+                if whole is not True:
+                    grown = choose(whole, grown, _times(moved[t], trips))
+                moved[t] = choose(running, grown, moved[t])
                 last[t] = choose(running, position + 1, last[t])
-            else:
-                # What a tensor's outermost inner loop touches comes between two of its uses.
-                moved[t] = choose(stays(last[t], position), moved[t], grown)
+            # What a tensor's outermost inner loop touches comes between two of its uses.
+            elif (stay := stays(last[t], position)) is not True:
+                moved[t] = choose(stay, moved[t], _times(moved[t], trips))
         inside = choose(running, position + 1, inside)
     return moved

@@ -51,21 +51,31 @@ class Signomial:
         """
         return cls((((), float(value)),) if value else ())
 
+    @classmethod
+    def of(cls, value: Signomial | float) -> Signomial:
+        """Return a signomial as it is, and a number as a constant."""
+        return value if isinstance(value, Signomial) else cls.constant(value)
+
     def __add__(self, other: Signomial | float) -> Signomial:
         sums = dict(self.terms)
-        for powers, coefficient in _signomial(other).terms:
+        for powers, coefficient in Signomial.of(other).terms:
             sums[powers] = sums.get(powers, 0.0) + coefficient
         return Signomial(tuple(sorted((p, c) for p, c in sums.items() if c)))
 
     __radd__ = __add__
 
     def __sub__(self, other: Signomial | float) -> Signomial:
-        return self + _signomial(other) * -1
+        return self + Signomial.of(other) * -1
 
     def __mul__(self, other: Signomial | float) -> Signomial:
+        if not isinstance(other, Signomial):
+            return Signomial(tuple([(p, c * other) for p, c in self.terms]) if other else ())
+        if len(self.terms) == len(other.terms) == 1:
+            ((left, a),), ((right, b),) = self.terms, other.terms
+            return Signomial(((_merge(left, right), a * b),))
         product: dict[Powers, float] = {}
         for left, a in self.terms:
-            for right, b in _signomial(other).terms:
+            for right, b in Signomial.of(other).terms:
                 powers = _merge(left, right)
                 product[powers] = product.get(powers, 0.0) + a * b
         return Signomial(tuple(sorted((p, c) for p, c in product.items() if c)))
@@ -74,11 +84,14 @@ class Signomial:
 
     def __truediv__(self, other: Signomial | float) -> Signomial:
         """Divide by a monomial; a sum in the denominator is no signomial."""
-        divisor = _signomial(other)
+        divisor = Signomial.of(other)
         if len(divisor.terms) != 1:
             raise ValueError(f"only a monomial divides a signomial, not {divisor}")
         ((powers, coefficient),) = divisor.terms
         return self * Signomial(((tuple((s, -p) for s, p in powers), 1 / coefficient),))
+
+    def __rtruediv__(self, other: float) -> Signomial:
+        return Signomial.constant(other) / self
 
     @property
     def symbols(self) -> frozenset[str]:
@@ -138,11 +151,9 @@ class Signomial:
         return " + ".join(_text(p, c) for p, c in reversed(self.terms)).replace("+ -", "- ") or "0"
 
 
-def _signomial(value: Signomial | float) -> Signomial:
-    return value if isinstance(value, Signomial) else Signomial.constant(value)
-
-
 def _merge(left: Powers, right: Powers) -> Powers:
+    if not left or not right:
+        return left or right
     powers = dict(left)
     for symbol, power in right:
         powers[symbol] = powers.get(symbol, 0) + power

@@ -42,10 +42,21 @@ def list_choices(setting: Setting) -> list[Choice]:
     """Return all choices: an order around each cache's tile, or no tile of its own.
 
     The loops around the outermost tile are always there; a nearer cache may share the tile of
-    the one before it, which leaves no loops in between.
+    the one before it, which leaves no loops in between. Where the least tile of an index is all of
+    it, no loop over it runs around that tile: of choices that differ in such loops one is left.
     """
     if not setting.levels:
         return [()]
-    around = innermost_classes(setting.fused)
-    inner = [[*around, None]] * (setting.levels - 1)
-    return list(product(*inner, around))
+    around = [_running_classes(setting, level) for level in range(1, setting.levels + 1)]
+    inner: list[list[str | None]] = [[*one, None] for one in around[:-1]]
+    return list(product(*inner, around[-1]))
+
+
+def _running_classes(setting: Setting, level: int) -> list[str]:
+    """Return the innermost choices around a level's tile, one for each order of loops that run."""
+    sizes = setting.fused.problem.sizes
+    whole = {i for i, extent in sizes.items() if setting.smallest(i, level) == extent}
+    found: dict[str, str] = {}
+    for first in innermost_classes(setting.fused):
+        found.setdefault("".join(i for i in first if i not in whole), first)
+    return [first for running, first in found.items() if running] or list(found.values())

@@ -6,15 +6,16 @@ signomials in tile sizes. In their logarithms every contraction's program is con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, pairwise
 
-from tilesolve.constants.policy import PACK_CROSSINGS, TIE_WEIGHT
+from tilesolve.constants.policy import TIE_WEIGHT
 from tilesolve.contractions.errors import SolverError
-from tilesolve.model.access import Access
-from tilesolve.model.formulas import SymbolicLoop, name_tile, symbolic_footprint, write_amounts
+from tilesolve.model.access import Box, Size
+from tilesolve.model.formulas import name_tile
+from tilesolve.planning.geometric.class_trees import held_bytes, list_boxes, price_boxes
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.solver.posynomial import Posynomials
 from tilesolve.solver.signomials import Signomial
@@ -66,11 +67,8 @@ def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formu
     """
     aliases = _aliases(setting, choice)
     names = {s: a for s, a in aliases.items() if isinstance(a, str)}
-    numbers = {s: a for s, a in aliases.items() if not isinstance(a, str)}
-
-    def settled(amount: Signomial) -> Signomial:
-        return amount.substitute(numbers).rename(names)
-
+    boxes = _boxes(setting, aliases)
+    times = price_boxes(setting, choice, boxes, "tiles")
     free = set(names.values())
     sizes = setting.fused.problem.sizes
     variables = {
@@ -82,11 +80,10 @@ def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formu
         for index in sizes
         if name_tile(level, index, setting.levels) in free
     }
-    limits = ((name, settled(amount)) for name, amount in _limits(setting, choice, loose=loose))
     return Formulation(
         variables=variables,
-        times={name: settled(amount) for name, amount in _symbolic_times(setting, choice)},
-        limits=_open_limits(limits),
+        times={name: Signomial.of(amount) for name, amount in times.items()},
+        limits=_open_limits(_limits(setting, choice, boxes, loose=loose)),
         nested=tuple(_nested(setting, names)),
         unit=setting.fused.problem.flops / setting.rate,
         weight=TIE_WEIGHT,
@@ -156,115 +153,22 @@ def _aliases(setting: Setting, choice: Choice) -> dict[str, str | float]:
     return aliases
 
 
-def _tiling_loops(setting: Setting, choice: Choice, level: int) -> list[SymbolicLoop]:
-    """Return the loops outside a cache's tile, innermost first."""
+def _boxes(setting: Setting, aliases: Mapping[str, str | float]) -> list[dict[str, Size]]:
+    """Return the boxes of all bands: sizes in symbols, but for those that are known."""
     indices = setting.fused.problem.spec.letters
-    around = []
-    for at, first in enumerate(choice, start=1):
-        if first is not None:
-            order = first + "".join(i for i in indices if i not in first)
-            around.append((at, order))
-    return [
-        SymbolicLoop(index, at, setting.levels)
-        for at, order in around
-        if at >= level
-        for index in order
-        if setting.fused.problem.sizes[index] > 1
-    ]
+    symbols = {name: Signomial.symbol(name) for name in aliases.values() if isinstance(name, str)}
+
+    def size(level: int, index: str) -> Size:
+        name = aliases[name_tile(level, index, setting.levels)]
+        return symbols[name] if isinstance(name, str) else name
+
+    tiles = [{i: size(level, i) for i in indices} for level in range(1, setting.levels + 1)]
+    return list_boxes(setting, tiles)
 
 
-def _moved_bytes(setting: Setting, choice: Choice, level: int) -> tuple[Signomial, ...]:
-    """Return the bytes of each tensor that a cache takes in."""
-    loops = tuple(_tiling_loops(setting, choice, level))
-    # A copy's own cache takes in its source.
-    accesses = setting.accesses_at(level + 1)
-    found = write_amounts(accesses, level, loops, setting.levels, _unit_indices(setting, level))
-    return tuple(size * one.element for size, one in zip(found, accesses, strict=True))
-
-
-def _loaded_bytes(setting: Setting, calls: Signomial) -> tuple[Signomial, ...]:
-    """Return the bytes of each tensor that the register file takes in, by so many calls.
-
-    A call runs over the whole reduced range of the nearest cache's tile. It takes in its tile of
-    the output once, and what a step of the sums needs of the operands in each step.
-    """
-    levels, ones = setting.levels, _unit_indices(setting, 0)
-    steps = calls
-    for index in setting.fused.reduced:
-        steps = steps * Signomial.symbol(name_tile(1, index, levels))
-    accesses = setting.accesses_at(1)
-    output, *operands = (symbolic_footprint(one, 0, levels, ones) * one.element for one in accesses)
-    return output * calls, *(side * steps for side in operands)
-
-
-def _copied_elements(setting: Setting, choice: Choice, level: int, copy: Access) -> Signomial:
-    """Return the elements that are copied into a copy whose tile is that of a level.
-
-    A copy is made whole whenever a loop outside has moved to another tile (Eqs 11-14).
-    """
-    amount = symbolic_footprint(copy, level, setting.levels, _unit_indices(setting, level))
-    moved = False
-    for loop in _tiling_loops(setting, choice, level):
-        moved |= loop.letter in copy.letters
-        if moved:
-            amount = amount * loop.trips
-    return amount
-
-
-def _unit_indices(setting: Setting, level: int) -> frozenset[str]:
-    """Return the indices whose tile is 1: of extent 1, or in the register tile (level 0)."""
-    fused, sizes = setting.fused, setting.fused.problem.sizes
-    return frozenset(
-        i
-        for i, extent in sizes.items()
-        if extent == 1 or (level == 0 and (i in fused.reduced or setting.smallest(i) == 1))
-    )
-
-
-def _symbolic_times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
-    """Yield the seconds of each server and of the arithmetic (Eqs 2, 10-14)."""
-    problem, fused = setting.fused.problem, setting.fused
-    size = problem.itemsize
-    names = [place.name for place in setting.places]
-    buffers = [0, *(names.index(level) if level else 0 for level in setting.packed)]
-    calls = Signomial.constant(1)
-    for index, extent in problem.sizes.items():
-        inner = name_tile(1 if index in fused.reduced else 0, index, setting.levels)
-        calls = calls * (Signomial.constant(extent) / Signomial.symbol(inner))
-    caches = range(1, setting.levels + 1)
-    moved = [
-        _loaded_bytes(setting, calls),
-        *(_moved_bytes(setting, choice, level) for level in caches),
-    ]
-    packed = [
-        _copied_elements(setting, choice, at, setting.accesses_at(at)[t]) if at else Signomial(())
-        for t, at in enumerate(buffers)
-    ]
-    whole = float(problem.bytes[0])
-    for at, place in enumerate(setting.places):
-        unread = setting.output == "stream" or (setting.output == "store" and at == 0)
-        # Sums are as wide as copies, but where they leave the last cache.
-        wide = problem.sum_itemsize / size
-        outermost = at + 1 == len(setting.places)
-        volumes = [(2 * moved[at][0] - wide * whole * unread) * (1 / wide if outermost else 1.0)]
-        for t, buffer in enumerate(buffers[1:], start=1):
-            element = setting.accesses_at(at + 1)[t].element
-            crossings = size + element * ((2 if at == 0 else PACK_CROSSINGS) - 1)
-            copied = crossings * packed[t] if at < buffer else Signomial(())
-            volumes.append(moved[at][t] + copied)
-        yield place.server, place.seconds(volumes)
-    cycles = calls * setting.microkernel.call_cycles
-    kernel = setting.microkernel
-    for amount, kind in zip(
-        packed[1:], setting.kinds or ("micro-panels",) * len(buffers), strict=False
-    ):
-        cycles = cycles + amount * (
-            kernel.window_cycles if kind == "windows" else kernel.pack_cycles
-        )
-    yield "compute", cycles * (1 / setting.frequency) + problem.flops / setting.rate
-
-
-def _limits(setting: Setting, choice: Choice, *, loose: bool) -> Iterator[tuple[str, Signomial]]:
+def _limits(
+    setting: Setting, choice: Choice, boxes: Sequence[Box], *, loose: bool
+) -> Iterator[tuple[str, Signomial]]:
     """Yield what each cache must hold over what it can (Eqs 5 and 9).
 
     A tile shares its cache with what its next loop brings before all of the old is used again:
@@ -280,16 +184,12 @@ def _limits(setting: Setting, choice: Choice, *, loose: bool) -> Iterator[tuple[
     for level, place in enumerate(setting.places[1:], start=1):
         if level > 1 and choice[level - 2] is None:
             continue
-        ones = _unit_indices(setting, level)
-        sides = [
-            symbolic_footprint(one, level, setting.levels, ones) * one.element
-            for one in setting.accesses_at(level)
-        ]
+        sides = [Signomial.of(one) for one in held_bytes(setting, boxes[level], level)]
         coming = Signomial.constant(0)
-        if first := next((c for c in choice[level - 1 :] if c), None):
-            sweep = _sweep(setting, choice, level, first[0])
+        if (first := _find_first(setting, choice, level)) is not None:
+            sweep = _sweep(setting, choice, level, first)
             for tensor, side, copy in zip(spec.tensors, sides, copies, strict=True):
-                moved = first[0] in tensor.letters
+                moved = first in tensor.letters
                 if moved and (copy == place.name or not (loose or sweep in tensor.letters)):
                     coming = coming + side
         total = sum(sides, coming)
@@ -307,6 +207,14 @@ def _limits(setting: Setting, choice: Choice, *, loose: bool) -> Iterator[tuple[
             yield f"ways_{place.name}_{one}", filled
 
 
+def _find_first(setting: Setting, choice: Choice, level: int) -> str | None:
+    """Return the index of the first loop around a level's tile that runs; None where none does."""
+    sizes = setting.fused.problem.sizes
+    orders = (first for first in choice[level - 1 :] if first)
+    around = (i for first in orders for i in (*first, *sizes))
+    return next((i for i in around if setting.smallest(i, level) < sizes[i]), None)
+
+
 def _sweep(setting: Setting, choice: Choice, level: int, first: str) -> str | None:
     """Return the index along which a tile goes over the tensors that its next loop leaves.
 
@@ -315,9 +223,11 @@ def _sweep(setting: Setting, choice: Choice, level: int, first: str) -> str | No
     """
     tensors = setting.fused.problem.spec.tensors
     kept = {i for tensor in tensors if first not in tensor.letters for i in tensor.letters}
-    inner = setting.fused.reduced if level == 1 else choice[level - 2] or ""
-    running = [i for i in inner if setting.fused.problem.sizes[i] > 1]
-    return next((i for i in running if level == 1 or i in kept), None)
+    sizes = setting.fused.problem.sizes
+    if level == 1:
+        return next((i for i in setting.fused.reduced if sizes[i] > 1), None)
+    running = [i for i in choice[level - 2] or "" if setting.smallest(i, level - 1) < sizes[i]]
+    return next((i for i in running if i in kept), None)
 
 
 def _nested(setting: Setting, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesolve.constants.policy import TILINGS_AT_ONCE
-from tilesolve.model.loop_tree import LoopTree, tree_of_bands
 from tilesolve.model.nest import Band, Nest
-from tilesolve.model.price import arithmetic
 from tilesolve.model.score import score_times
-from tilesolve.model.traffic import count_traffic
+from tilesolve.planning.geometric.class_trees import (
+    held_bytes,
+    list_bands,
+    list_boxes,
+    price_boxes,
+)
 from tilesolve.planning.setting import Choice, Setting
 
 Chain = tuple[int, ...]
@@ -148,13 +151,9 @@ def _boxes(
     setting: Setting, columns: Mapping[str, NDArray[np.float64]]
 ) -> list[dict[str, NDArray[np.float64]]]:
     """Return the boxes of all bands: a call's, each level's, and the whole problem."""
-    fused, sizes = setting.fused, setting.fused.problem.sizes
     one = np.ones(_width(columns))
-    whole = {i: one * sizes[i] for i in columns}
-    nearest = {i: columns[i][0] for i in columns} if setting.levels else whole
-    call = {i: nearest[i] if i in fused.reduced else one * setting.smallest(i) for i in columns}
     tiles = [{i: columns[i][level] for i in columns} for level in range(setting.levels)]
-    return [call, *tiles, whole]
+    return [{i: one * side for i, side in box.items()} for box in list_boxes(setting, tiles)]
 
 
 def _width(columns: Mapping[str, NDArray[np.float64]]) -> int:
@@ -162,52 +161,13 @@ def _width(columns: Mapping[str, NDArray[np.float64]]) -> int:
     return next((column.shape[1] for column in columns.values()), 1)
 
 
-def list_bands(setting: Setting, choice: Choice) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the level and the loop order, innermost first, of each band of a choice's nest.
-
-    Inside a call the register tile's sides come before the summed indices, so that it stays
-    in registers; inside the nearest tile the rows come first, so that a panel of the columns
-    stays while those of the rows pass by.
-    """
-    fused = setting.fused
-    indices = fused.problem.spec.letters
-    sides = [i for i in (fused.columns, fused.rows) if i is not None]
-    free = [i for i in indices if i not in fused.reduced and i not in sides]
-    inner = [i for i in (fused.rows, fused.columns) if i is not None]
-    orders = [
-        (*sides, *fused.reduced, *free),
-        (*inner, *fused.reduced, *free),
-        *((*(first or ""), *(i for i in indices if i not in (first or ""))) for first in choice),
-    ]
-    names = [place.name for place in setting.places] + [setting.places[-1].server]
-    return tuple((name, tuple(order)) for name, order in zip(names, orders, strict=True))
-
-
-def _tree(setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]) -> LoopTree:
-    return tree_of_bands(
-        setting.fused.problem,
-        list_bands(setting, choice),
-        _boxes(setting, columns),
-        setting.packed,
-        setting.output,
-        setting.kinds,
-    )
-
-
 def _exact_times(
     setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     """Return the exact seconds of every server and of the arithmetic: time by tiling."""
-    problem = setting.fused.problem
-    found = count_traffic(_tree(setting, choice, columns), setting.places)
+    times = price_boxes(setting, choice, _boxes(setting, columns))
     width = _width(columns)
-    rows = [
-        np.broadcast_to(place.seconds(volumes), width)
-        for place, volumes in zip(setting.places, found.volumes, strict=True)
-    ]
-    seconds = arithmetic(problem, setting.microkernel, setting.rate, setting.frequency, found)
-    rows.append(np.broadcast_to(seconds, width))
-    return np.array(rows)
+    return np.array([np.broadcast_to(seconds, width) for seconds in times.values()])
 
 
 def _keeps_limits(
@@ -217,7 +177,7 @@ def _keeps_limits(
     boxes = _boxes(setting, columns)
     good = np.ones(_width(columns), dtype=bool)
     for level, place in enumerate(setting.places[1:], start=1):
-        held = [one.touched(boxes[level], 1) for one in setting.accesses_at(level)]
+        held = held_bytes(setting, boxes[level], level)
         fits = sum(held) <= place.capacity
         if (ways := place.ways_for(len(held))) is not None:
             way = place.capacity / ways

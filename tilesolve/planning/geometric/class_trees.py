@@ -1,0 +1,76 @@
+"""Trees of loops over classes: what tiles cost, whether they are numbers, arrays or symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tilesolve.model.access import Box, Size
+from tilesolve.model.loop_tree import tree_of_bands
+from tilesolve.model.price import arithmetic
+from tilesolve.model.traffic import count_traffic
+from tilesolve.model.walk import Rule
+from tilesolve.planning.setting import Choice, Setting
+
+
+def list_bands(setting: Setting, choice: Choice) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the level and the loop order, innermost first, of each band of a choice's nest.
+
+    Inside a call the register tile's sides come before the summed indices, so that it stays
+    in registers; inside the nearest tile the rows come first, so that a panel of the columns
+    stays while those of the rows pass by.
+    """
+    fused = setting.fused
+    indices = fused.problem.spec.letters
+    sides = [i for i in (fused.columns, fused.rows) if i is not None]
+    free = [i for i in indices if i not in fused.reduced and i not in sides]
+    inner = [i for i in (fused.rows, fused.columns) if i is not None]
+    orders = [
+        (*sides, *fused.reduced, *free),
+        (*inner, *fused.reduced, *free),
+        *((*(first or ""), *(i for i in indices if i not in (first or ""))) for first in choice),
+    ]
+    names = [place.name for place in setting.places] + [setting.places[-1].server]
+    return tuple((name, tuple(order)) for name, order in zip(names, orders, strict=True))
+
+
+def list_boxes(setting: Setting, tiles: Sequence[Box]) -> list[dict[str, Size]]:
+    """Return the boxes of all bands: a call's, each level's tile, and the whole problem."""
+    sizes = setting.fused.problem.sizes
+    nearest = tiles[0] if tiles else sizes
+    call = {i: nearest[i] if i in setting.fused.reduced else setting.smallest(i) for i in sizes}
+    return [call, *map(dict, tiles), dict(sizes)]
+
+
+def price_boxes(
+    setting: Setting, choice: Choice, boxes: Sequence[Box], rule: Rule = "distance"
+) -> dict[str, Size]:
+    """Return the seconds of each server and of the arithmetic.
+
+    Parameters
+    ----------
+    setting, choice
+        The problem, the machine, and the loops around each tile.
+    boxes
+        Those of all bands.
+    rule
+        When arrays outlive loops: in symbols, by tiles, whose elements are counted, not lines.
+    """
+    problem = setting.fused.problem
+    bands = list_bands(setting, choice)
+    tree = tree_of_bands(problem, bands, boxes, setting.packed, setting.output, setting.kinds)
+    places = setting.places
+    if rule == "tiles":
+        places = tuple(replace(place, line=1) for place in places)
+    found = count_traffic(tree, places, rule)
+    times: dict[str, Size] = {
+        place.server: place.seconds(volumes)
+        for place, volumes in zip(places, found.volumes, strict=True)
+    }
+    compute = arithmetic(problem, setting.microkernel, setting.rate, setting.frequency, found)
+    return times | {"compute": compute}
+
+
+def held_bytes(setting: Setting, box: Mapping[str, Size], level: int) -> list[Size]:
+    """Return the bytes of each tensor that a level's tile holds, output first."""
+    return [one.touched(box, 1) for one in setting.accesses_at(level)]
