@@ -19,6 +19,7 @@ from tilesolve.model.price import list_levels
 from tilesolve.model.traffic import LevelView
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric import strategy
+from tilesolve.planning.geometric.bound import find_bound
 from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.program import bounding, formulate
 from tilesolve.planning.geometric.relaxation import optimum, refine, relax
@@ -47,7 +48,7 @@ def test_pruning_leaves_out_nothing_better(name, rate):
     assert found.considered == len(everything)
     assert found.solved + found.pruned == found.considered
     assert found.best.seconds <= min(everything) * (1 + 2 * SOLVER_TOLERANCE)
-    assert found.bound <= min(everything) * (1 + 1e-6)
+    assert find_bound(setting) <= min(everything) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_where_nothing_moves_twice_one_choice_stands_for_all(spec, size, machine
     least = min(one.seconds for one in everything)
     assert found.best.seconds <= least * (1 + SOLVER_TOLERANCE)
     assert found.best.score <= min(one.score for one in everything) * (1 + 1e-3)
-    assert found.bound <= found.best.seconds * (1 + 1e-6)
+    assert find_bound(setting) <= found.best.seconds * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("name", CASES)

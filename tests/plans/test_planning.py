@@ -249,6 +249,7 @@ def test_the_report_says_what_it_must():
         "packed into L3",
         "216 permutations",
         "continuous optimum",
+        "above what none go below",
         "runner-up",
     ):
         assert part in text

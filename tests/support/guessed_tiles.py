@@ -28,7 +28,7 @@ def guessed_tiles(seed: int) -> Iterator[None]:
         failed: SolverError | None = None
         for choice in luck.sample(offered, len(offered)):
             try:
-                return Relaxation((_guess(setting, choice, luck),), len(offered), 0, 1, 0.0)
+                return Relaxation((_guess(setting, choice, luck),), len(offered), 0, 1)
             except SolverError as error:
                 failed = error
         assert failed is not None

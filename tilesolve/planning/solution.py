@@ -74,12 +74,6 @@ class Search:
         """The name of what found it."""
         return "solver"
 
-    @property
-    def gap(self) -> float:
-        """What rounding to integers costs: relative excess over the continuous optimum."""
-        longest = max((seconds for _, seconds in self.relaxed), default=0.0)
-        return self.integral / longest - 1 if longest else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class Composed:

@@ -14,6 +14,8 @@ from tilesolve.model.access import touched_bytes
 from tilesolve.model.nest import REGISTER
 from tilesolve.model.price import list_levels
 from tilesolve.planning.composition.describe import scheme_of
+from tilesolve.planning.geometric.bound import find_bound
+from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.layout_policy import LayoutPolicy, policy_of
 from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.solution import Composed, Search, Sliced, Solution
@@ -292,11 +294,12 @@ def _search(solution: Solution, search: Search) -> Iterator[str]:
         f"(innermost class, or no tile, per level): {search.pruned} ruled out by bounds, "
         f"{search.solved} solved"
     )
+    bound = find_bound(setting_for(solution))
     relaxed = max((seconds for _, seconds in search.relaxed), default=0.0)
     yield (
         f"continuous optimum {format_duration(relaxed)}; "
-        f"integer tiles {format_duration(search.integral)} "
-        f"({search.gap:+.2%}, best of {search.priced}); "
+        f"integer tiles {format_duration(search.integral)} (best of {search.priced}), "
+        f"{search.integral / bound - 1:.2%} above what none go below; "
         f"as boxes, in lines {format_duration(solution.seconds)}"
     )
     if search.spread:

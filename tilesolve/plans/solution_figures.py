@@ -11,6 +11,8 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price
 from tilesolve.model.working_sets import Reuse
+from tilesolve.planning.geometric.bound import find_bound
+from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Chains, Search, Solution
@@ -168,8 +170,24 @@ class SolutionFigures:
 
     @property
     def gap(self) -> float:
-        """Relative excess of the integer tiles' time over the continuous optimum."""
-        return self.search.gap
+        """By how much of their time, at most, other tiles would be faster: the excess over `bound`.
+
+        The integer tiles over classes count, before they become boxes.
+        """
+        return self.search.integral / self.bound - 1
+
+    @property
+    def bound(self) -> float:
+        """Seconds that no loops and no tiles take less than, for the plan's copies and output.
+
+        Examples
+        --------
+        >>> from tilesolve.plans.plan import plan
+        >>> found = plan("abcd-aebf-dfce", 72, "e5-2680v4", cache=False)
+        >>> found.bound <= found.search.integral, round(found.gap, 2)
+        (True, 0.0)
+        """
+        return find_bound(setting_for(self._solution))
 
     @property
     def sensitivity(self) -> dict[str, float]:

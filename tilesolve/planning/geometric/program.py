@@ -13,6 +13,7 @@ from itertools import combinations, pairwise
 
 from tilesolve.constants.policy import TIE_WEIGHT
 from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.spec import Spec
 from tilesolve.model.access import Box, Size
 from tilesolve.model.formulas import name_tile
 from tilesolve.planning.geometric.class_trees import held_bytes, list_boxes, price_boxes
@@ -50,6 +51,17 @@ class Formulation(Posynomials):
             symbol: values[name] if isinstance(name, str) else name
             for symbol, name in self.aliases.items()
         }
+
+
+def is_convex(spec: Spec) -> bool:
+    """Return whether the programs of a spec are convex: no subscript adds letters.
+
+    Examples
+    --------
+    >>> is_convex(Spec.parse("ik-ij-jk")), is_convex(Spec.parse("h-[h+r]-r"))
+    (True, False)
+    """
+    return all(len(s.terms) == 1 for tensor in spec.tensors for s in tensor.subscripts)
 
 
 @lru_cache(maxsize=512)

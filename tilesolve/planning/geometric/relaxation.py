@@ -87,13 +87,11 @@ class Relaxation:
         Number of choices, and of those that a bound ruled out.
     permutations
         Loop permutations that the choices stand for, in the paper's count.
-    bound
-        Seconds that no tiling of this form beats.
 
     Examples
     --------
     >>> only = Optimum(("M",), {"T1_M": 8.0}, {"L1": 1.0, "compute": 2.0}, {}, {})
-    >>> Relaxation((only,), considered=4, pruned=3, permutations=3, bound=2.0).solved
+    >>> Relaxation((only,), considered=4, pruned=3, permutations=3).solved
     1
     """
 
@@ -101,7 +99,6 @@ class Relaxation:
     considered: int
     pruned: int
     permutations: int
-    bound: float
 
     @property
     def best(self) -> Optimum:
@@ -129,7 +126,7 @@ def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxati
     """
     if not setting.levels:
         only = optimum(formulate(setting, ()), ())
-        return Relaxation((only,), 1, 0, 1, only.seconds)
+        return Relaxation((only,), 1, 0, 1)
     waiting = sorted(list_choices(setting), key=_count_repeats)
     optima: list[Optimum] = []
     failed: list[SolverError] = []
@@ -137,9 +134,8 @@ def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxati
         for choice in waiting:
             if not optima:
                 _attempt(setting, choice, optima, failed, starts)
-        floor = min((found.seconds for found in optima), default=0.0)
     else:
-        floor = _search(setting, waiting, optima, failed, starts)
+        _search(setting, waiting, optima, failed, starts)
     if not optima:
         raise failed[0]
     optima.sort(key=lambda found: found.score)
@@ -150,7 +146,6 @@ def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxati
         len(waiting),
         len(waiting) - len(optima) - len(failed),
         letters**setting.levels,
-        floor,
     )
 
 
@@ -160,8 +155,8 @@ def _search(
     optima: list[Optimum],
     failed: list[SolverError],
     starts: int,
-) -> float:
-    """Solve all choices that may be the best; return seconds that none is faster than."""
+) -> None:
+    """Solve all choices that may be the best."""
     bound = cache(lambda level, first: _lower_bound(setting, level, first, starts))
     floor = {first: bound(setting.levels, first) for first in {choice[-1] for choice in waiting}}
     waiting = sorted(waiting, key=lambda choice: floor[choice[-1]])
@@ -171,7 +166,6 @@ def _search(
             _attempt(setting, choice, optima, failed, starts)
     if optima:
         solve_ties(setting, waiting, optima, failed, starts)
-    return min(floor.values())
 
 
 def solve_ties(

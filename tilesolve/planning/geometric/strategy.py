@@ -11,7 +11,6 @@ from tilesolve.contractions.errors import PlanError, SolverError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles
-from tilesolve.contractions.spec import Spec
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
@@ -19,6 +18,7 @@ from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import list_levels, with_passes
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.make_setting import make_setting, satisfiable
+from tilesolve.planning.geometric.program import is_convex
 from tilesolve.planning.geometric.relaxation import Relaxation, relax
 from tilesolve.planning.geometric.select import (
     Candidate,
@@ -96,7 +96,7 @@ def setting_for(solution: Solution) -> Setting:
 def _recopies(found: Solution) -> bool:
     """Return whether a convolution's tiles overlap so that elements are copied more than once."""
     copied = zip(found.cost.packed, found.share.bytes[1:], strict=True)
-    return not _convex(found.share.spec) and any(
+    return not is_convex(found.share.spec) and any(
         count * found.share.itemsize > size for count, size in copied
     )
 
@@ -119,7 +119,7 @@ def _letters_to_try(problem: Problem, threads: int) -> Sequence[str | None]:
     others differ little.
     """
     letters = split_letters(problem, threads)
-    if _convex(problem.spec):
+    if is_convex(problem.spec):
         return letters
     outer = (None, *problem.spec.output.letters)
     kinds = [i for i in letters if i in outer], [i for i in letters if i not in outer]
@@ -278,7 +278,7 @@ def _relaxed(
     SolverError
         If a cache does not hold even one vector.
     """
-    convex = _convex(share.spec)
+    convex = is_convex(share.spec)
     group = lanes(share.dtype, machine.vector_bits)
     microkernel = choose_register_tile(share, machine, non_temporal=output == "stream")
     setting = make_setting(share, machine, threads, output, microkernel, scattered=scattered)
@@ -308,7 +308,7 @@ def _relax(setting: Setting, share: Problem, machine: Machine) -> Relaxation:
     Where the second cache holds all tensors they do not in time, see
     ``docs/decisions/020-search-cut-offs.md``.
     """
-    convex = _convex(share.spec)
+    convex = is_convex(share.spec)
     if convex or fits_second_cache(share, machine):
         try:
             return relax(setting, starts=1, convex=convex)
@@ -330,7 +330,3 @@ def _narrower(microkernel: Microkernel, group: int, least: int) -> Iterator[Micr
     while rows > least:
         rows = max(least, rows // 2)
         yield replace(microkernel, rows=rows, columns=columns)
-
-
-def _convex(spec: Spec) -> bool:
-    return all(len(s.terms) == 1 for tensor in spec.tensors for s in tensor.subscripts)
