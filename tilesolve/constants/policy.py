@@ -39,7 +39,7 @@ PAGE_VISIT_TOLERANCE = 0.05
 IDLE_SHARE = 0.15
 """Share of the longest time below which a level's time is not minimised further."""
 
-SHORT_RUN_SHARE = 0.1
+SHORT_RUN_SHARE = 0.02
 """Share of a plan's time that ends of runs may cost before a runner-up is looked at."""
 
 SHORT_RUN_LIMIT = 0.2
