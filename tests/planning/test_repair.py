@@ -195,6 +195,7 @@ def test_long_sums_are_shortened_where_copies_stay_nearer(monkeypatch):
         vector_registers=32,
     )
     problem = Problem.of("mn-mk-kn", "m=312,n=312,k=50000")
+    monkeypatch.setattr("tilesolve.planning.geometric.select.ROUNDED_OPTIMA", 1)
     found = plan(problem, machine=machine, cache=False)
     monkeypatch.setattr("tilesolve.planning.geometric.integers._shorter_chains", lambda *_: [])
     longer = plan(problem, machine=machine, cache=False)
