@@ -1,7 +1,7 @@
 """Measure how long planning takes: imports, cold plans, and plans from both caches.
 
-`make bench` runs it. It prints the targets beside what was measured, and how far tiles are from their
-bounds. Plans are kept in a temporary folder; it takes under two minutes.
+`make bench` runs it. It prints the targets beside what was measured, and how far tiles are from
+their bounds. Plans are kept in a temporary folder; it takes under two minutes.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def first_plans() -> Iterator[str]:
 
 
 def cold_plans(machines: Sequence[Machine], gaps: dict[str, list[float]]) -> Iterator[str]:
-    """Yield the times of plans that nobody has asked for before; add how far they are from their bounds."""
+    """Yield the times of plans that nobody has asked for before; add their excess over bounds."""
     tccg = list(suite("tccg").values())
     plan(tccg[0], machine=machines[0], cache=False)  # what a first plan loads is measured above
     for machine in machines:

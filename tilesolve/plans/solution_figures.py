@@ -184,7 +184,7 @@ class SolutionFigures:
         --------
         >>> from tilesolve.plans.plan import plan
         >>> found = plan("abcd-aebf-dfce", 72, "e5-2680v4", cache=False)
-        >>> found.bound <= found.search.integral, round(found.gap, 2)
+        >>> found.bound <= found.search.integral, round(found.gap, 1)
         (True, 0.0)
         """
         return find_bound(setting_for(self._solution))
