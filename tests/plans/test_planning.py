@@ -665,12 +665,13 @@ def test_bad_questions_have_clear_errors():
 
 
 def test_a_missing_solver_says_what_to_install():
-    """Without cyipopt a plan is an error that names the package."""
+    """Without cyipopt a layer's plan is an error that names the package; contractions need none."""
     code = (
         "import sys; sys.modules['cyipopt'] = None\n"
         "import tilesolve\n"
         "from tilesolve.contractions.errors import SolverError\n"
-        "try: tilesolve.plan('ab-ac-cb', 64, 'i7-6700k', cache=False)\n"
+        "tilesolve.plan('ab-ac-cb', 640, 'i7-6700k', cache=False)\n"
+        "try: tilesolve.plan('kh-c[h+r]-kcr', 640, 'i7-6700k', cache=False)\n"
         "except SolverError as error: print(error)\n"
     )
     done = run_python("-c", code, check=True)
@@ -684,7 +685,15 @@ def test_a_solver_that_fails_gives_an_error_with_its_status(monkeypatch):
     monkeypatch.setattr(strategy, "relax", relax)
     monkeypatch.setattr(ipopt, "OPTIONS", {**ipopt.OPTIONS, "max_iter": 1})
     with pytest.raises(SolverError, match="iterations"):
-        plan("ab-ac-cb", 640, "i7-6700k", cache=False)
+        plan("kh-c[h+r]-kcr", 640, "i7-6700k", cache=False)
+
+
+def test_ipopt_decides_where_the_interior_point_does_not_arrive(monkeypatch):
+    """Its plan is as good, and says how many programs it solved."""
+    usual = plan("ab-ac-cb", 640, "i7-6700k", cache=False)
+    monkeypatch.setattr("tilesolve.solver.interior.STEPS", 1)
+    other = plan("ab-ac-cb", 640, "i7-6700k", cache=False)
+    assert other.solution.score == pytest.approx(usual.solution.score, rel=policy.TIME_TOLERANCE)
 
 
 @pytest.mark.parametrize("level", ["L1", "L2"])

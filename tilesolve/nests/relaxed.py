@@ -31,6 +31,7 @@ from tilesolve.nests.temporal import (
     list_boundary_loops,
     order_tiles,
 )
+from tilesolve.solver.interior import find_least
 from tilesolve.solver.ipopt import solve
 from tilesolve.solver.posynomial import Posynomials
 from tilesolve.solver.signomials import Signomial
@@ -170,7 +171,9 @@ def _sets(
 
 
 def _solved(program: Posynomials, start: Mapping[str, float]) -> dict[str, float]:
-    """Return the tiles of an optimum that IPOPT finds from some others."""
+    """Return the tiles of an optimum, found from some others."""
+    if (least := find_least(program, start=start)) is not None:
+        return dict(least.sizes)
     arrays = program.arrays()
     places = {f"tile[{x}]": x for x in program.variables}
     point = {name: log(start[x]) for name, x in places.items() if name in arrays.variables}

@@ -25,6 +25,7 @@ from tilesolve.planning.geometric.integers import single_tile
 from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.program import Formulation, bounding, formulate
 from tilesolve.planning.setting import Choice, Setting
+from tilesolve.solver.interior import find_least
 from tilesolve.system.loading import load_module
 
 if TYPE_CHECKING:
@@ -265,25 +266,37 @@ def optimum(
             {f"longest[{longest}]": -1.0},
             _elasticities(times, {f"longest[{longest}]": -1.0}, program.unit),
         )
-    arrays = program.arrays(held)
-    spots = _start_points(program, starts, near, arrays.variables)
-    ipopt = load_module("tilesolve.solver.ipopt")  # and IPOPT, which takes a while
-    solution: Solution = ipopt.solve(arrays, starts=spots)
-    point = solution.values
-    values = {
-        symbol: exp(point[f"tile[{symbol}]"]) if f"tile[{symbol}]" in point else least
-        for symbol, (least, _) in program.variables.items()
-    }
+    least = find_least(program, held, near)
+    if least is not None:
+        sizes, multipliers, spread = dict(least.sizes), dict(least.multipliers), 0.0
+    else:
+        sizes, multipliers, spread = _solve_by_ipopt(program, held, starts, near)
+    values = {x: sizes.get(x, low) for x, (low, _) in program.variables.items()}
     times = {name: amount.at(values) for name, amount in program.times.items()}
-    multipliers = dict(solution.multipliers)
     return Optimum(
         choice,
         program.tiles(values),
         times,
         multipliers,
         _elasticities(times, multipliers, program.unit),
-        solution.spread / solution.objective,
+        spread,
     )
+
+
+def _solve_by_ipopt(
+    program: Formulation,
+    held: Mapping[str, float] | None,
+    starts: int,
+    near: Mapping[str, float] | None,
+) -> tuple[dict[str, float], dict[str, float], float]:
+    """Return sizes, multipliers, and by how much the starts differ, relative to the best one."""
+    arrays = program.arrays(held)
+    spots = _start_points(program, starts, near, arrays.variables)
+    ipopt = load_module("tilesolve.solver.ipopt")  # and IPOPT, which takes a while
+    solution: Solution = ipopt.solve(arrays, starts=spots)
+    places = {f"tile[{x}]": x for x in program.variables}
+    sizes = {places[name]: exp(at) for name, at in solution.values.items() if name in places}
+    return sizes, dict(solution.multipliers), solution.spread / solution.objective
 
 
 def _elasticities(

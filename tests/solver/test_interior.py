@@ -1,0 +1,117 @@
+"""The interior point: IPOPT's optimum, its multipliers, and no answer where there is none."""
+
+from dataclasses import replace
+from math import exp, log
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from posynomial_programs import programs, tccg_setting
+
+from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.suites import suite
+from tilesolve.planning.geometric.loop_choices import list_choices
+from tilesolve.planning.geometric.program import formulate
+from tilesolve.solver.duality import find_dual_bound
+from tilesolve.solver.interior import find_least
+from tilesolve.solver.ipopt import solve
+from tilesolve.solver.posynomial import Posynomials
+from tilesolve.solver.signomials import Signomial
+
+LOOSE = 1e-5
+"""Relative difference of two optima."""
+
+
+def point_of(program, sizes):
+    """Return a size for each variable; those that nothing needs are at their least."""
+    return {x: sizes.get(x, low) for x, (low, _) in program.variables.items()}
+
+
+def cost(program, point, held=()):
+    """Return what is minimised, in the program's unit."""
+    times = [t.at(point) / program.unit for name, t in program.times.items() if name not in held]
+    if program.weight is None:
+        return sum(times)
+    return max(times) + program.weight * sum(times) / len(times)
+
+
+def check_feasible(program, point):
+    """Hold a point to all bounds."""
+    assert all(one.at(point) <= 1 + LOOSE for one in program.limits.values())
+    assert all(point[a] <= point[b] * (1 + LOOSE) for a, b in program.nested)
+    assert all(low <= point[x] <= high for x, (low, high) in program.variables.items())
+
+
+def check_like_ipopt(program, held=None):
+    """Compare with IPOPT's point: as good, and allowed."""
+    found = find_least(program, held)
+    other = solve(program.arrays(held))
+    theirs = {x: exp(other.values.get(f"tile[{x}]", log(low))) for x, (low, _) in bounds(program)}
+    assert found is not None
+    ours = point_of(program, found.sizes)
+    check_feasible(program, ours)
+    for name, seconds in (held or {}).items():
+        assert program.times[name].at(ours) <= seconds * (1 + LOOSE)
+    least = cost(program, theirs, held or ())
+    assert cost(program, ours, held or ()) == pytest.approx(least, rel=LOOSE, abs=LOOSE)
+    return found
+
+
+def bounds(program):
+    """Return the names and bounds of variables."""
+    return program.variables.items()
+
+
+@given(programs(), st.data())
+@settings(max_examples=150)
+def test_it_arrives_where_ipopt_does(program, data):
+    """Of drawn programs it finds the optimum, or, where IPOPT finds none, none."""
+    names = sorted(program.times)
+    held = {}
+    if program.weight is not None and len(names) > 1 and data.draw(st.booleans()):
+        at_least = {x: low for x, (low, _) in bounds(program)}
+        held = {names[0]: program.times[names[0]].at(at_least) * 1.5}
+    try:
+        solve(program.arrays(held))
+    except SolverError:
+        assert find_least(program, held) is None
+        return
+    if find_least(program, held) is not None:  # else IPOPT is asked
+        check_like_ipopt(program, held)
+
+
+@pytest.mark.parametrize("name", list(suite("tccg"))[::7])
+def test_programs_of_contractions_are_all_solved(name):
+    """In few steps; a second more for the longest ones costs a second."""
+    setting = tccg_setting(name)
+    for choice in list_choices(setting)[::7]:
+        program = formulate(setting, choice)
+        found = check_like_ipopt(program)
+        longest = [m for name, m in found.multipliers.items() if name.startswith("longest")]
+        assert sum(longest) == pytest.approx(-1.0, abs=1e-5)
+        assert max(found.multipliers.values()) <= 0
+        assert found.steps < 40
+
+
+def test_the_optimum_is_proved():
+    """Weak duality says of its point and multipliers that no sizes are better."""
+    setting = tccg_setting("abcd-aebf-dfce")
+    program = formulate(setting, ("M", "N", "M"))
+    for server, time in program.times.items():
+        small = replace(program, times={server: time}, weight=None)
+        found = find_least(small)
+        if found is None:  # a time that depends on no size
+            assert not time.symbols
+            continue
+        point = point_of(small, found.sizes)
+        bound = find_dual_bound(small, point, found.multipliers)
+        assert bound == pytest.approx(time.at(point), rel=LOOSE)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_programs_that_are_not_convex_have_no_answer(sign):
+    """A negative coefficient of a size is for IPOPT; a constant that is saved is not."""
+    x = Signomial.symbol("x")
+    time = 8 / x + (x - 1) * sign if sign < 0 else 8 / x - 0.5
+    program = Posynomials(variables={"x": (1.0, 9.0)}, times={"cost": time})
+    assert (find_least(program) is None) == (sign < 0)

@@ -1,0 +1,361 @@
+"""A primal-dual interior point for programs of posynomials, with nothing to load and to compile.
+
+In logarithms of sizes the limits of such a program are convex, and so are times that are bounded by
+a variable one. Each step is Newton's on the equations of optimality with a share of the present gap
+in the place of zero, solved for the variables alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesolve.solver.posynomial import Posynomials
+from tilesolve.solver.signomials import Signomial
+
+Vector = NDArray[np.float64]
+
+STEPS = 80
+"""Newton steps at most."""
+
+GAP = 1e-8
+"""What products of slacks and multipliers may add up to, relative to the objective."""
+
+RESIDUAL = 1e-7
+"""What equations of optimality and limits may miss, each relative to its terms."""
+
+TO_BOUNDARY = 0.99
+"""Share of the way to the nearest bound that a step may go."""
+
+SHARES = (0.1, 0.4)
+"""Share of the gap that a step aims at: where the last step was nearly whole, and else."""
+
+NEARLY_WHOLE = 0.9
+"""Share of a step from which on it is nearly whole."""
+
+INSIDE = 1e-2
+"""Share of its range that a variable keeps from its bounds in the beginning."""
+
+LEAST_SLACK = 0.1
+"""What limits have left in the beginning, at least, as if those that are missed were met."""
+
+ENDLESS = 1e30
+"""What bounds the longest time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """The least of a program.
+
+    Parameters
+    ----------
+    sizes
+        Of each variable that the program needs.
+    multipliers
+        By constraint, how much the objective grows per unit by which its bound grows; as
+        `ipopt.Solution` has them.
+    steps
+        How many were made.
+    """
+
+    sizes: Mapping[str, float]
+    multipliers: Mapping[str, float]
+    steps: int
+
+
+def find_least(
+    program: Posynomials,
+    held: Mapping[str, float] | None = None,
+    start: Mapping[str, float] | None = None,
+) -> Optimum | None:
+    """Return the optimum of a program; None where it is not convex, or where this does not arrive.
+
+    Parameters
+    ----------
+    program
+        What is minimised. But for a constant in a time, no coefficient may be negative.
+    held
+        Seconds that some times may take, instead of being minimised.
+    start
+        Sizes to begin at; between their bounds if None.
+
+    Examples
+    --------
+    >>> x, y = Signomial.symbol("x"), Signomial.symbol("y")
+    >>> sides = {"x": (1.0, 9.0), "y": (1.0, 9.0)}
+    >>> times = {"rows": 8 / x, "columns": 8 / y}
+    >>> program = Posynomials(variables=sides, times=times, limits={"room": x * y * 0.25})
+    >>> found = find_least(program)
+    >>> {name: round(size, 4) for name, size in found.sizes.items()}
+    {'x': 2.0, 'y': 2.0}
+    """
+    shape = _Shape.of(program, held or {})
+    return None if shape is None else _Newton(shape, start or {}).run()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shape:
+    """A program as arrays: sums of exponentials, one after another, times first.
+
+    Parameters
+    ----------
+    names
+        Of the variables that occur.
+    low, high
+        Logarithms of their bounds.
+    powers, logs
+        Of each term.
+    begins, sums
+        The first term of each sum, and the sum of each term.
+    saved
+        What each sum's constant takes off: it is added to what bounds the sum.
+    bounds
+        What each sum may be at most; NaN where the variable time bounds it.
+    opens
+        Which sums are minimised.
+    pairs
+        Numbers of variables of which the first may not exceed the second.
+    constraints
+        The name of each sum's constraint, and of each pair's.
+    unit, weight
+        As the program has them.
+    """
+
+    names: tuple[str, ...]
+    low: Vector
+    high: Vector
+    powers: Vector
+    logs: Vector
+    begins: NDArray[np.intp]
+    sums: NDArray[np.intp]
+    saved: Vector
+    bounds: Vector
+    opens: NDArray[np.bool_]
+    pairs: tuple[tuple[int, int], ...]
+    constraints: tuple[str, ...]
+    unit: float
+    weight: float | None
+
+    @classmethod
+    def of(cls, program: Posynomials, held: Mapping[str, float]) -> _Shape | None:
+        """Return the arrays; None where a coefficient is negative, or a sum has no terms."""
+        sums: list[tuple[str, Signomial, float]] = []
+        for name, time in program.times.items():
+            scaled = time * (1 / program.unit)
+            if name in held:
+                if time.symbols:
+                    sums.append((f"held[{name}]", scaled, held[name] / program.unit))
+            else:
+                sums.append((f"longest[{name}]", scaled, np.nan))
+        sums += [(f"limit[{name}]", limit, 1.0) for name, limit in program.limits.items()]
+        occurring = {symbol for _, one, _ in sums for symbol in one.symbols}
+        occurring |= {symbol for pair in program.nested for symbol in pair}
+        names = tuple(name for name in program.variables if name in occurring)
+        at = {name: number for number, name in enumerate(names)}
+        powers: list[Vector] = []
+        logs: list[float] = []
+        begins: list[int] = []
+        saved: list[float] = []
+        for _, one, _ in sums:
+            begins.append(len(logs))
+            saved.append(max(0.0, -dict(one.terms).get((), 0.0)))
+            for symbols, coefficient in one.terms:
+                if coefficient < 0 and not symbols:
+                    continue
+                if not 0 < coefficient < np.inf:
+                    return None
+                row = np.zeros(len(names))
+                for symbol, power in symbols:
+                    row[at[symbol]] = power
+                powers.append(row)
+                logs.append(log(coefficient))
+            if len(logs) == begins[-1]:
+                return None
+        if not sums or not names:
+            return None
+        sides = np.log([program.variables[name] for name in names])
+        lengths = np.diff([*begins, len(logs)])
+        bounds = np.array([bound for _, _, bound in sums])
+        nested = tuple(f"nested[{one},{other}]" for one, other in program.nested)
+        return cls(
+            names,
+            sides[:, 0],
+            sides[:, 1],
+            np.array(powers),
+            np.array(logs),
+            np.array(begins),
+            np.repeat(np.arange(len(sums)), lengths),
+            np.array(saved),
+            bounds,
+            np.isnan(bounds),
+            tuple((at[one], at[other]) for one, other in program.nested),
+            (*(name for name, _, _ in sums), *nested),
+            program.unit,
+            program.weight,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Look:
+    """What a program is like at a point.
+
+    Parameters
+    ----------
+    objective, gradient
+        Of what is minimised.
+    limits, slopes
+        What may not exceed 0, and its gradients.
+    hessian
+        Of the objective and of the limits, each times its multiplier.
+    """
+
+    objective: float
+    gradient: Vector
+    limits: Vector
+    slopes: Vector
+    hessian: Vector
+
+
+class _Newton:
+    """The iterates: logarithms of sizes and the longest time, slacks, and multipliers."""
+
+    def __init__(self, shape: _Shape, start: Mapping[str, float]) -> None:
+        self.shape, self.timed, self.size = shape, shape.weight is not None, len(shape.names)
+        width = shape.high - shape.low
+        middle = shape.low + width / 2
+        given = [
+            log(start[x]) if x in start else at for x, at in zip(shape.names, middle, strict=True)
+        ]
+        # Bounds are kept strictly from the beginning on; limits need not be.
+        self.x = np.clip(given, shape.low + INSIDE * width, shape.high - INSIDE * width)
+        self.low, self.high = shape.low, shape.high
+        if self.timed:
+            totals = np.exp(self._sums(self.x)[0])
+            longest = (totals - shape.saved)[shape.opens].max()
+            self.x = np.append(self.x, 2 * max(longest, INSIDE))
+            self.low, self.high = np.append(self.low, 0.0), np.append(self.high, ENDLESS)
+        self.rows = np.flatnonzero(~shape.opens | self.timed)
+        self.pairs = np.zeros((len(shape.pairs), len(self.x)))
+        for row, (one, other) in zip(self.pairs, shape.pairs, strict=True):
+            row[one], row[other] = 1.0, -1.0
+        self.duals = np.zeros(len(self.rows) + len(self.pairs))
+        self.slacks = np.maximum(-self._look().limits, LEAST_SLACK)
+        self.duals = 1 / self.slacks
+        self.below, self.above = 1 / (self.x - self.low), 1 / (self.high - self.x)
+
+    def run(self) -> Optimum | None:
+        """Make steps until the equations hold; None if they do not in the end."""
+        share = SHARES[0]
+        with np.errstate(all="ignore"):
+            for step in range(STEPS):
+                look = self._look()
+                under, over = self.x - self.low, self.high - self.x
+                missed = look.limits + self.slacks
+                gap = self.slacks @ self.duals + under @ self.below + over @ self.above
+                wrong = look.gradient + look.slopes.T @ self.duals - self.below + self.above
+                if (
+                    gap <= GAP * max(look.objective, 1.0)
+                    and abs(missed).max(initial=0.0) <= RESIDUAL
+                    and abs(wrong).max() <= RESIDUAL * (1 + abs(look.gradient).max())
+                ):
+                    return self._optimum(step)
+                # A gap that closes before limits are met would hold back all further steps.
+                aim = max(share * gap, GAP / 10) / (len(self.slacks) + 2 * len(self.x))
+                ratios = self.duals / self.slacks
+                matrix = look.hessian + (look.slopes.T * ratios) @ look.slopes
+                matrix[np.diag_indices(len(self.x))] += self.below / under + self.above / over
+                side = aim / under - aim / over - look.gradient
+                side -= look.slopes.T @ (aim / self.slacks + ratios * missed)
+                try:
+                    move = np.linalg.solve(matrix, side)
+                except np.linalg.LinAlgError:
+                    return None
+                if not np.isfinite(move).all():
+                    return None
+                share = SHARES[self._go(move, look, missed, aim) < NEARLY_WHOLE]
+        return None
+
+    def _go(self, move: Vector, look: _Look, missed: Vector, aim: float) -> float:
+        """Move as far as all stays positive; return the share of the step."""
+        under, over = self.x - self.low, self.high - self.x
+        slacks = -missed - look.slopes @ move
+        duals = (aim - self.duals * slacks) / self.slacks - self.duals
+        below = (aim - self.below * move) / under - self.below
+        above = (aim + self.above * move) / over - self.above
+        far = _reach((self.slacks, slacks), (under, move), (over, -move))
+        dual = _reach((self.duals, duals), (self.below, below), (self.above, above))
+        self.x = self.x + far * move
+        self.slacks = self.slacks + far * slacks
+        self.duals = self.duals + dual * duals
+        self.below, self.above = self.below + dual * below, self.above + dual * above
+        return min(far, dual)
+
+    def _sums(self, x: Vector) -> tuple[Vector, Vector, Vector]:
+        """Return the logarithm of each sum, its gradient, and each term's share of it."""
+        shape = self.shape
+        terms = shape.powers @ x[: self.size] + shape.logs
+        highest = np.maximum.reduceat(terms, shape.begins)
+        parts = np.exp(terms - highest[shape.sums])
+        totals = np.add.reduceat(parts, shape.begins)
+        shares = parts / totals[shape.sums]
+        slopes = np.add.reduceat(shares[:, None] * shape.powers, shape.begins, axis=0)
+        return highest + np.log(totals), slopes, shares
+
+    def _look(self) -> _Look:
+        """Return what the program is like at the present point."""
+        shape, x, size = self.shape, self.x, self.size
+        values, sums, shares = self._sums(x)
+        weights = np.zeros(len(values))  # of each logarithm of a sum
+        weights[self.rows] = self.duals[: len(self.rows)]
+        totals = np.where(shape.opens, np.exp(values), 0.0)
+        gradient, hessian = np.zeros(len(x)), np.zeros((len(x), len(x)))
+        slopes = np.zeros((len(values), len(x)))
+        slopes[:, :size] = sums
+        if shape.weight is not None:
+            # Each open sum is at most the time; all of them together count a little beside it.
+            extra = totals * (shape.weight / np.count_nonzero(shape.opens))
+            objective, gradient[-1] = float(x[-1] + extra.sum()), 1.0
+            room = np.where(shape.opens, x[-1], shape.bounds) + shape.saved
+            slopes[:, -1] = np.where(shape.opens, -1 / room, 0.0)
+            hessian[-1, -1] = weights @ slopes[:, -1] ** 2
+        else:
+            extra = totals / totals.sum()  # the logarithm of their sum is minimised
+            objective, room = 1.0, np.where(shape.opens, 1.0, shape.bounds) + shape.saved
+        gradient[:size] = extra @ sums
+        curved = (shape.powers.T * ((weights + extra)[shape.sums] * shares)) @ shape.powers
+        curved -= (sums.T * weights) @ sums
+        if shape.weight is None:
+            curved -= np.outer(gradient, gradient)
+        hessian[:size, :size] = curved
+        limits = np.concatenate([(values - np.log(room))[self.rows], self.pairs @ x])
+        return _Look(
+            objective, gradient, limits, np.vstack([slopes[self.rows], self.pairs]), hessian
+        )
+
+    def _optimum(self, steps: int) -> Optimum:
+        """Return the point, with multipliers of sums as they are, not of their logarithms."""
+        shape = self.shape
+        values = self._sums(self.x)[0]
+        totals = np.exp(values)
+        whole = 1.0 if self.timed else totals[shape.opens].sum()
+        count = len(self.rows)
+        of_sums = -self.duals[:count] * whole / totals[self.rows]
+        found = dict(zip([shape.constraints[row] for row in self.rows], of_sums, strict=True))
+        pairs = -self.duals[count:] * whole
+        found |= dict(zip(shape.constraints[len(values) :], pairs, strict=True))
+        sizes = np.clip(np.exp(self.x[: self.size]), np.exp(shape.low), np.exp(shape.high))
+        return Optimum(
+            dict(zip(shape.names, sizes.tolist(), strict=True)),
+            {name: float(one) for name, one in found.items()},
+            steps,
+        )
+
+
+def _reach(*pairs: tuple[Vector, Vector]) -> float:
+    """Return the share of steps, one at most, that leaves all values some of what they have."""
+    worst = max(float((-step / value).max(initial=0.0)) for value, step in pairs)
+    return min(1.0, TO_BOUNDARY / worst) if worst > 0 else 1.0
