@@ -108,6 +108,8 @@ class Access:
 
     A letter that is alone in an axis widens no other one: there it only shifts, as in a diagonal.
     """
+    plain: bool = field(init=False, repr=False, compare=False)
+    """Whether each axis is one letter, and each letter one axis."""
 
     def __post_init__(self) -> None:
         letters = dict.fromkeys(letter for axis in self.axes for _, letter in axis.terms)
@@ -122,6 +124,9 @@ class Access:
                 terms = axis.terms
             found.append(axis._replace(terms=terms))
         object.__setattr__(self, "widened", tuple(found))
+        ones = all(axis == Axis(((1, axis.terms[0][1]),)) for axis in self.axes if axis.terms)
+        plain = ones and len(letters) == len(self.axes)
+        object.__setattr__(self, "plain", plain and not self.gathered and self.loaded is None)
 
     @property
     def contiguous(self) -> tuple[str, ...]:
@@ -193,6 +198,8 @@ class Access:
         grid
             What the boxes' corners are multiples of, per letter; any corner if None.
         """
+        if self.plain:
+            return self._touched_rows(box, line, grid)
         if self._is_symbolic(box):
             return self.symbols(box) * float(self.element)
         reaches, sides = self.sides(box)
@@ -223,6 +230,29 @@ class Access:
             pitch *= extent
         touched = _least(run + (line - corner) * (1 - contiguous), held * line)
         return _least(elements / (self.element * held) * touched, float(max(pitch, 1)))
+
+    def _touched_rows(self, box: Box, line: int, grid: Box | None) -> Size:
+        """Return what `touched` does where each axis is one letter: the same in fewer steps."""
+        elements: Size = float(self.element)
+        for letter in self.letters:
+            elements = elements * box[letter]
+        if line <= self.element:
+            return elements
+        run: Size = float(self.element)
+        contiguous: Any = True
+        corner: Any = line
+        pitch = self.element
+        for letter, extent in zip(reversed(self.letters), reversed(self.shape), strict=True):
+            begins = pitch * (grid[letter] if grid is not None else 1)
+            corner = divisor(corner, choose(contiguous, begins, pitch))
+            if contiguous is not False:
+                run = run * choose(contiguous, box[letter], 1)
+                contiguous = contiguous & (box[letter] >= extent)
+                contiguous = contiguous if isinstance(contiguous, np.ndarray) else bool(contiguous)
+            pitch *= extent
+        parts = (line - corner) * (1 - contiguous)
+        touched = _least(run + parts, run * (line / self.element))
+        return _least(elements / run * touched, float(max(pitch, 1)))
 
     def reached(self, box: Box) -> Size:
         """Return the bytes of the box of the array around all that iterations touch.
