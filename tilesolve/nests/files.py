@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.parse import parse_conditions, parse_stages
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.printer import print_program
 from tilesolve.machine.model import Machine
+from tilesolve.nests.planning import solve_nest
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.solutions import LoopSolution, NestSolution
+from tilesolve.nests.solutions import LoopSolution, NestSolution, SolvedNest
 from tilesolve.plans.files import refuse_damage, seal, unseal
 
 HOLDS = "a plan of a nest"
@@ -29,8 +31,9 @@ OPTIONS = ("threads", "mode", "route", "threads_per_core", "sets", "later")
 """What JSON has of a request as it is."""
 
 
-def dump_nest(request: NestRequest, solutions: Sequence[NestSolution]) -> str:
+def dump_nest(solution: SolvedNest) -> str:
     """Return what was asked for as JSON, with the loops that were chosen."""
+    request = solution.request
     computation = request.computation
     data = {
         "stages": [_stage_data(stage) for stage in computation.stages],
@@ -39,13 +42,13 @@ def dump_nest(request: NestRequest, solutions: Sequence[NestSolution]) -> str:
         "dtypes": dict(computation.dtypes),
         "machine": request.machine.to_toml(),
         **{name: getattr(request, name) for name in OPTIONS},
-        "loops": list_loops(solutions),
+        "loops": list_loops(solution.solutions),
     }
     return seal(HOLDS, NEST_FORMAT, data)
 
 
-def load_nest(text: str) -> tuple[NestRequest, list[str]]:
-    """Read from JSON what a plan was asked for, and the loops that it had.
+def load_nest(text: str) -> SolvedNest:
+    """Read how a computation is run from JSON.
 
     Raises
     ------
@@ -63,7 +66,10 @@ def load_nest(text: str) -> tuple[NestRequest, list[str]]:
     with refuse_damage():
         options = {name: data[name] for name in OPTIONS}
         machine = Machine.from_toml(data["machine"])
-        return NestRequest(_computation(data), machine, **options), data["loops"]
+        found = solve_nest(NestRequest(_computation(data), machine, **options))
+        if list_loops(found.solutions) != data["loops"]:
+            raise PlanError("it was made by other code: this version would run other loops")
+        return found
 
 
 def list_loops(solutions: Sequence[NestSolution]) -> list[str]:

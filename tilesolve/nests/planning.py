@@ -19,9 +19,15 @@ from tilesolve.nests.solutions import (
     LoopSolution,
     MoveSolution,
     NestSolution,
+    SolvedNest,
 )
 from tilesolve.nests.split import split_sums
 from tilesolve.system.first_use import tell_of_planning
+
+
+def solve_nest(request: NestRequest) -> SolvedNest:
+    """Return how all statements of a computation are run; see `plan_nest`."""
+    return SolvedNest(request, plan_nest(request))
 
 
 def plan_nest(request: NestRequest) -> tuple[NestSolution, ...]:

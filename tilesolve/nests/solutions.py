@@ -11,6 +11,7 @@ from tilesolve.contractions.statements.contraction import Contraction
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.program import Program
+from tilesolve.machine.model import Machine
 from tilesolve.model.price import Price
 from tilesolve.model.score import score_price
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
@@ -233,3 +234,34 @@ class BlockSolution(_Statement):
 
 NestSolution = LoopSolution | ContractionSolution | MoveSolution | BlockSolution
 """How one statement is run."""
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedNest:
+    """How a whole computation is run.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    solutions
+        How each statement is run, in order.
+    """
+
+    request: NestRequest
+    solutions: tuple[NestSolution, ...] = field(hash=False)
+
+    @property
+    def machine(self) -> Machine:
+        """Where."""
+        return self.request.machine
+
+    @property
+    def threads(self) -> int:
+        """How many work at once."""
+        return self.request.threads
+
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds of all statements."""
+        return sum(one.seconds for one in self.solutions)
