@@ -199,7 +199,7 @@ class StatementWriter:
         shapes = {info.name: info.shape for one in block for info in one.computation.arrays}
         parts = {
             name: _part(arrays[read.array], read, origin, shapes[name])
-            for name, read in (*solution.arrays, (target.array, target))
+            for name, read in (*solution.arrays.items(), (target.array, target))
             if name in shapes
         }
         self.write(block, parts, parts[target.array])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
@@ -20,18 +20,20 @@ from tilesolve.nests.arguments import (
     read_computation,
 )
 from tilesolve.nests.calls import Array
-from tilesolve.nests.files import dump_nest, load_nest
+from tilesolve.nests.files import NEST_FORMAT, dump_nest, load_nest
 from tilesolve.nests.planning import solve_nest
 from tilesolve.nests.report import write_nest_report
 from tilesolve.nests.request import NestMode, NestRequest, Route
-from tilesolve.nests.running import NestRunner
 from tilesolve.nests.solutions import NestSolution, SolvedNest
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.base import BasePlan
 from tilesolve.system.checks import check_threads
 
+if TYPE_CHECKING:
+    from tilesolve.nests.running import NestRunner
 
-class NestPlan(BasePlan[SolvedNest, NestRunner]):
+
+class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
     """How to run a computation on a machine, and what that is predicted to cost.
 
     Parameters
@@ -54,6 +56,8 @@ class NestPlan(BasePlan[SolvedNest, NestRunner]):
         super().__init__(solution)
 
     def _make_executor(self) -> NestRunner:
+        from tilesolve.nests.running import NestRunner  # planning alone needs no compiler
+
         return NestRunner(self._solution)
 
     def _solve_again(self, machine: Machine) -> SolvedNest:
@@ -201,7 +205,7 @@ def nest(
         ``"nest"`` generates loops even where a plan, or a transpose, computes the statement;
         ``"contraction"`` and ``"transpose"`` ask for these. If None, the fastest.
     cache
-        Whether plans of nests that are kept in memory may be used and added to.
+        Whether plans kept in memory and on disk may be used and added to.
 
     Raises
     ------
@@ -224,5 +228,18 @@ def nest(
     computation = read_computation(statement, sizes, dtype, where)
     request = NestRequest(computation, Machine.load(machine), count, mode, route)
     if read_flag(cache, "cache", PlanError) and plan_cache.is_enabled():
-        return plan_cache.remember(request, lambda: NestPlan(solve_nest(request)))
+        return plan_cache.remember(request, lambda: NestPlan(_from_disk(request)))
     return NestPlan(solve_nest(request))
+
+
+def _from_disk(request: NestRequest) -> SolvedNest:
+    """Return how a computation is run, as this code found before, or finds now."""
+
+    def read(text: str) -> SolvedNest:
+        found = load_nest(text)
+        if found.request != request:
+            raise PlanError("it is of another computation or machine")
+        return found
+
+    key = NEST_FORMAT, request
+    return plan_cache.recall(key, read, lambda: solve_nest(request), dump_nest)

@@ -97,7 +97,7 @@ def solve_contraction(request: NestRequest) -> Iterator[ContractionSolution | Bl
     if stage.where:
         yield from _solve_region(request, contraction, why)
     else:
-        yield ContractionSolution.of(request, why, contraction)
+        yield ContractionSolution.of(request, why)
 
 
 def _solve_region(

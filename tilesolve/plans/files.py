@@ -118,11 +118,11 @@ def load(text: str, epilogue: Epilogue | None = None) -> Solution:
     """
     data = unseal(text, PLAN, FORMAT)
     with refuse_damage():
-        return load_data(data, _read_machine(data["machine"]), epilogue)
+        return load_data(data, read_machine(data["machine"]), epilogue)
 
 
 @lru_cache(maxsize=8)
-def _read_machine(text: str) -> Machine:
+def read_machine(text: str) -> Machine:
     """Return the machine of a plan: many plans have the same one, and its text takes longest."""
     return Machine.from_toml(text)
 
@@ -192,7 +192,7 @@ def _read_problem(data: Mapping[str, Any]) -> Problem:
 
 
 CODECS: Mapping[type, Codec] = {
-    Machine: (Machine.to_toml, _read_machine),
+    Machine: (Machine.to_toml, read_machine),
     Problem: (_write_problem, _read_problem),
     Epilogue: (str, Epilogue.parse),
     Scheme: (str, Scheme.of),
