@@ -235,7 +235,7 @@ NUMBERS = {
         "packing.window_fields": "*",
         "nests.files": "NEST_FORMAT",
         "plans.files": "FORMAT",
-        "transposes.walk_setup": "_ALONE",
+        "transposes.solution": "_ALONE",
     },
     "limits of numpy, of Python and of the operating system": {
         "bench.run.conv_peers": "ONNX_OPSET ONNX_FORMAT TORCH_DIMENSIONS PACKING_RUNS",

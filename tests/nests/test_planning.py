@@ -190,12 +190,12 @@ def test_rows_without_gaps_are_priced_as_one_run():
 
 @pytest.mark.parametrize("name", list(SUITE))
 def test_reports_name_tiles_and_loops(name):
-    """Two lines for a nest, one for what others run, and one for each kind of block."""
+    """Two lines for loops and moves, one for what plans run, and one for each kind of block."""
     for choice in plan_nest(NestRequest(SUITE[name].computation, MACHINE, 2)):
         lines = describe(choice)
         assert choice.route in lines[0]
         more = len(choice.kinds) if isinstance(choice, BlockSolution) else 0
-        assert len(lines) == (2 if choice.route == "nest" else 1) + more
+        assert len(lines) == (1 if choice.route == "contraction" else 2) + more
         assert choice.seconds > 0
 
 

@@ -115,13 +115,8 @@ def _solve_region(
 
 def solve_move(request: NestRequest) -> Iterator[MoveSolution]:
     """Yield a statement as a transpose, if it moves an array as it is."""
-    stage = request.statement
-    axes = find_move(stage, request.computation)
-    if axes is not None:
-        why, cost = f"it moves {stage.reads[0].array} as it is", choose_loops(request).cost
-        yield MoveSolution(request, why, cost, axes)
-    elif request.route == "transpose":
-        raise PlanError(f"{stage} is no transpose: {stage.name} is not one array, moved as it is")
+    if request.route == "transpose" or find_move(request.statement, request.computation):
+        yield MoveSolution.of(request)
 
 
 def solve_loops(request: NestRequest) -> Iterator[NestSolution]:

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.kernels.programs.printer import print_program
-from tilesolve.nests.solutions import BlockSolution, LoopSolution, NestSolution, SolvedNest
+from tilesolve.nests.solutions import (
+    BlockSolution,
+    LoopSolution,
+    MoveSolution,
+    NestSolution,
+    SolvedNest,
+)
 from tilesolve.system.units import format_count, format_duration, format_volume
 
 
@@ -26,8 +32,9 @@ def _lines(solution: SolvedNest) -> Iterator[str]:
     for one in solution.solutions:
         yield ""
         yield from describe(one)
-        if isinstance(one, LoopSolution):
+        if isinstance(one, LoopSolution | MoveSolution):
             yield from _levels(one)
+        if isinstance(one, LoopSolution):
             yield "loops as they run, outermost first:"
             yield from (f"  {line}" for line in print_program(one.program).splitlines())
 
@@ -49,6 +56,8 @@ def describe(solution: NestSolution) -> list[str]:
     head = f"{solution.statement}: {solution.kind.value}, by a {solution.route}: {solution.why}"
     if isinstance(solution, LoopSolution):
         return [head, f"  {', '.join(_describe_loops(solution))}"]
+    if isinstance(solution, MoveSolution):
+        return [head, f"  {solution.transpose}"]
     return [head, *(_describe_blocks(solution) if isinstance(solution, BlockSolution) else ())]
 
 
@@ -82,7 +91,7 @@ def _takes(computation: Computation) -> str:
     return f"takes {', '.join((*computation.inputs, *params)) or 'no arrays'}"
 
 
-def _levels(solution: LoopSolution) -> Iterator[str]:
+def _levels(solution: LoopSolution | MoveSolution) -> Iterator[str]:
     """Yield a line for what each level moves, and for the arithmetic."""
     cost = solution.cost
     for level in cost.levels:

@@ -17,9 +17,12 @@ from tilesolve.model.price import Price
 from tilesolve.model.score import score_price
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
+from tilesolve.nests.moves import read_move, transpose_of
 from tilesolve.nests.programs import LoopNest, write_program
 from tilesolve.nests.request import NestRequest, Route
 from tilesolve.plans.plan import Plan, plan
+from tilesolve.transposes.price import price_transpose
+from tilesolve.transposes.solution import TransposeSolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class _Priced(_Statement):
     Parameters
     ----------
     cost
-        What loops that move as much are predicted to cost.
+        What its loops are predicted to cost.
     """
 
     cost: Price
@@ -170,17 +173,26 @@ BlockPart = LoopSolution | ContractionSolution
 
 @dataclass(frozen=True, slots=True)
 class MoveSolution(_Priced):
-    """A statement that moves an array as it is, by a transpose.
+    """A statement that moves an array as it is, by a transpose."""
 
-    Parameters
-    ----------
-    axes
-        The axes of the input in the output's order.
-    """
-
-    axes: tuple[int, ...]
     route: ClassVar[Route] = "transpose"
     kind: ClassVar[NestClass] = NestClass.MOVE
+
+    @classmethod
+    def of(cls, request: NestRequest) -> Self:
+        """Return the solution of a move, by the price of its walk."""
+        cost = price_transpose(transpose_of(request), request.machine)
+        return cls(request, f"it moves {request.statement.reads[0].array} as it is", cost)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes of the input in the output's order."""
+        return read_move(self.request)
+
+    @property
+    def transpose(self) -> TransposeSolution:
+        """What runs, for arrays in C order that begin with a line."""
+        return transpose_of(self.request)
 
 
 @dataclass(frozen=True, slots=True)
