@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from math import gcd
+from math import gcd, log2
 
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Access, Axis, Mode
@@ -22,16 +22,18 @@ Step = tuple[int, int]
 def price_transpose(solution: TransposeSolution, machine: Machine) -> Price:
     """Return what a transpose costs each of its threads.
 
-    Each vector goes through registers, and twice where tiles are staged. Each step of the walk that
-    is done at once begins like a walk to the next tile.
+    Each vector goes through registers, and twice where tiles are staged; in a block it is put
+    together from its halves, quarters and so on. Each step of the walk that is done at once begins
+    like a walk to the next tile.
     """
     threads = solution.threads
     places = list_levels(machine, threads)
     found = count_traffic(tree_of_transpose(solution), places)
     levels = price_levels(places, found)
-    passes = 2 if solution.staging.nbytes else 1
+    steps = 2 if solution.staging.nbytes else 1
+    steps += log2(max(solution.sides[0], 1))
     rate = machine.peak("float64", threads) / threads * WORD_BYTES  # bytes of results
-    compute = passes * float(found.moved[0][0]) / rate
+    compute = steps * float(found.moved[0][0]) / rate
     compute += float(found.calls) * machine.costs.tile_cycles / machine.frequency
     return Price(levels, compute, float(found.calls), ())
 
@@ -83,15 +85,21 @@ def tree_of_transpose(solution: TransposeSolution) -> LoopTree:
 def _list_steps(solution: TransposeSolution) -> tuple[list[Step], list[Step]]:
     """Return the loops outside of what is done at once, and those within it.
 
-    One with a single trip is left out.
+    Rows that runs cover leave their buffer in the target's order. A loop of one trip is left out.
     """
     axes, staging = solution.axes, solution.staging
     outside = [(at, axes[at].tile) for at in solution.loops]
     outside += [(at, 1) for at in staging.outer]
     outside += [(at, staging.group if at == solution.rows else 1) for at in staging.inner]
-    blocks = [(at, 1) for at in solution.fills]
-    blocks += [(at, max(solution.sides[0], 1)) for at in (solution.columns, solution.rows)]
-    inside = [(solution.rows, 1), (solution.columns, 1)]
+    blocks = [(at, max(solution.sides[0], 1)) for at in (solution.columns, solution.rows)]
+    if solution.whole or not solution.sides[0]:  # along rows of the target
+        blocks.reverse()
+    if staging.nbytes and solution.rows not in staging.inner:
+        blocks = []
+        inside = [(at, 1) for at in sorted((*solution.fills, solution.rows, solution.columns))]
+    else:
+        blocks = [*((at, 1) for at in solution.fills), *blocks]
+        inside = [(solution.rows, 1), (solution.columns, 1)]
     if staging.nbytes:
         inside = [*blocks, *inside]
     else:
