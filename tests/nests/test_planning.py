@@ -12,7 +12,7 @@ from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.program import Hold
 from tilesolve.machine.model import Machine
 from tilesolve.nests.classify import find_move, tile_class
-from tilesolve.nests.planning import plan_nest
+from tilesolve.nests.planning import solve_nest
 from tilesolve.nests.price import price_nest, region_share
 from tilesolve.nests.report import describe
 from tilesolve.nests.request import NestRequest
@@ -21,6 +21,11 @@ from tilesolve.nests.split import split_sums
 
 MACHINE = Machine.load("i7-6700k")
 SUITE = nest_suite("nests")
+
+
+def plan_nest(request):
+    """How each statement is run."""
+    return solve_nest(request).solutions
 
 
 def bound(text, sizes=64, dtype="float32", where=(), **others):

@@ -26,11 +26,6 @@ from tilesolve.system.first_use import tell_of_planning
 
 
 def solve_nest(request: NestRequest) -> SolvedNest:
-    """Return how all statements of a computation are run; see `plan_nest`."""
-    return SolvedNest(request, plan_nest(request))
-
-
-def plan_nest(request: NestRequest) -> tuple[NestSolution, ...]:
     """Decide how each statement of a computation is run.
 
     Statements with sums inside larger terms become several, unless they are contractions as a
@@ -47,13 +42,15 @@ def plan_nest(request: NestRequest) -> tuple[NestSolution, ...]:
     >>> from tilesolve.contractions.statements.parse import parse_stages
     >>> from tilesolve.machine.model import Machine
     >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
-    >>> (solution,) = plan_nest(NestRequest(found, Machine.load("i7-6700k")))
+    >>> (solution,) = solve_nest(NestRequest(found, Machine.load("i7-6700k"))).solutions
     >>> solution.kind.name, solution.route, solution.tiles
     ('SPATIAL', 'nest', {'x': 256, 'y': 512})
     """
-    whole = request.computation
+    whole, found = request.computation, []
     with tell_of_planning():
-        return tuple(one for stage in whole.stages for one in _solve(request.of(whole, stage)))
+        for stage in whole.stages:
+            found += _solve(request.of(whole, stage))
+    return SolvedNest(request, tuple(found))
 
 
 class NestStrategy(Protocol):

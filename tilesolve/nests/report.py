@@ -47,10 +47,10 @@ def describe(solution: NestSolution) -> list[str]:
     >>> from tilesolve.contractions.statements.computation import bind_stages
     >>> from tilesolve.contractions.statements.parse import parse_stages
     >>> from tilesolve.machine.model import Machine
-    >>> from tilesolve.nests.planning import plan_nest
+    >>> from tilesolve.nests.planning import solve_nest
     >>> from tilesolve.nests.request import NestRequest
     >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
-    >>> print(describe(plan_nest(NestRequest(found, Machine.load("i7-6700k"), 2))[0])[1])
+    >>> print(describe(solve_nest(NestRequest(found, Machine.load("i7-6700k"), 2)).solutions[0])[1])
       tile x:256 y:256, loops y_256 x_256 y_8 y | x, threads over y, vectors along x
     """
     head = f"{solution.statement}: {solution.kind.value}, by a {solution.route}: {solution.why}"
