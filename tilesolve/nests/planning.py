@@ -46,7 +46,8 @@ def solve_nest(request: NestRequest) -> SolvedNest:
     >>> solution.kind.name, solution.route, solution.tiles
     ('SPATIAL', 'nest', {'x': 256, 'y': 512})
     """
-    whole, found = request.computation, []
+    whole = request.computation
+    found: list[NestSolution] = []
     with tell_of_planning():
         for stage in whole.stages:
             found += _solve(request.of(whole, stage))

@@ -111,8 +111,8 @@ class ValueFormat:
         for kind in kinds:
             if kind is type(data) or (kind is float and type(data) is int):
                 return kind
-            if is_dataclass(kind) and kind not in self.codecs:
-                if type(data) is dict and {*data} == {*_types_of(kind)}:
+            if isinstance(kind, type) and is_dataclass(kind) and kind not in self.codecs:
+                if type(data) is dict and {*data} == {*_types_of(cast(type, kind))}:
                     return kind
             elif (data is None) == (kind is type(None)) and kind not in (int, float, str, bool):
                 return kind

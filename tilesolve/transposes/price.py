@@ -30,8 +30,7 @@ def price_transpose(solution: TransposeSolution, machine: Machine) -> Price:
     places = list_levels(machine, threads)
     found = count_traffic(tree_of_transpose(solution), places)
     levels = price_levels(places, found)
-    steps = 2 if solution.staging.nbytes else 1
-    steps += log2(max(solution.sides[0], 1))
+    steps = (2 if solution.staging.nbytes else 1) + log2(max(solution.sides[0], 1))
     rate = machine.peak("float64", threads) / threads * WORD_BYTES  # bytes of results
     compute = steps * float(found.moved[0][0]) / rate
     compute += float(found.calls) * machine.costs.tile_cycles / machine.frequency
