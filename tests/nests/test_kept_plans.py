@@ -6,10 +6,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import tilesolve
 from tilesolve.contractions.errors import PlanError, TilesolveWarning
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
+from tilesolve.machine.model import Machine
+from tilesolve.machine.what_if import scale_figures
 from tilesolve.nests import plan as plans
 from tilesolve.nests.plan import NestPlan, nest
 from tilesolve.plans import cache as plan_cache
@@ -62,6 +65,20 @@ def test_another_statement_size_or_machine_is_planned_by_itself():
     made += [nest(PRODUCT[0], size, machine=name) for size in (8, 9) for name in ("e5-2680v4",)]
     assert plan_cache.count_plans()["memory"] >= len(made)
     assert all(first != second for first, second in pairwise(made))
+
+
+def test_machines_that_read_alike_have_files_of_their_own():
+    """Their reprs tell cores, vectors and caches alone; a warning would be an error here."""
+    slow = Machine.load(MACHINE)
+    fast = scale_figures(slow, {"memory_bandwidth": 2.0})
+    assert repr(slow) == repr(fast)
+    for kept in (False, True):
+        for machine in (slow, fast):
+            plan_cache.forget()
+            assert nest("o[x] = A[x] + 1", 64, machine=machine).machine == machine
+            assert tilesolve.plan("ij-ik-kj", 8, machine).machine == machine
+            assert kept or plan_cache.count_plans()["disk"] == (2 if machine is slow else 4)
+    assert plan_cache.count_plans()["disk"] == 4
 
 
 def test_nothing_is_kept_where_caches_are_off(monkeypatch):

@@ -20,7 +20,7 @@ from tilesolve.nests.arguments import (
     read_computation,
 )
 from tilesolve.nests.calls import Array
-from tilesolve.nests.files import NEST_FORMAT, dump_nest, load_nest
+from tilesolve.nests.files import NEST_FORMAT, VALUES, dump_nest, load_nest
 from tilesolve.nests.planning import solve_nest
 from tilesolve.nests.report import write_nest_report
 from tilesolve.nests.request import NestMode, NestRequest, Route
@@ -241,5 +241,5 @@ def _from_disk(request: NestRequest) -> SolvedNest:
             raise PlanError("it is of another computation or machine")
         return found
 
-    key = NEST_FORMAT, request
+    key = NEST_FORMAT, VALUES.write(request)
     return plan_cache.recall(key, read, lambda: solve_nest(request), dump_nest)

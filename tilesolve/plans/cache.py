@@ -25,7 +25,7 @@ from tilesolve.machine.places import check_machine, machine_file
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solution import Solution
 from tilesolve.plans.arguments import Sizes, problem_of
-from tilesolve.plans.files import FORMAT, dump, load, rename_letters
+from tilesolve.plans.files import FORMAT, VALUES, dump, load, rename_letters
 from tilesolve.plans.tries import pick_fastest_measured
 from tilesolve.running.epilogue_tables import check_epilogue
 from tilesolve.system import files
@@ -198,7 +198,7 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
     here = _name_computer() if wanted.tries > 1 else ""
     try:
         found = recall(
-            (FORMAT, str(form.problem), machine, threads, wanted, here),
+            (FORMAT, VALUES.write(form.problem), machine.to_toml(), threads, wanted, here),
             partial(_load_own, problem=form.problem, machine=machine, epilogue=wanted.epilogue),
             partial(pick_fastest_measured, form.problem, machine, threads, wanted),
             dump,
@@ -217,7 +217,7 @@ def recall(
     Parameters
     ----------
     key
-        What it depends on beside the code; other values have another `repr`.
+        What it depends on beside the code: values of another `repr` are others.
     read, write
         What a file has; one that holds it wrongly is a `PlanError`.
     solve
