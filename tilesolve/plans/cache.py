@@ -27,7 +27,7 @@ from tilesolve.planning.solution import Solution
 from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.files import FORMAT, VALUES, dump, load, rename_letters
 from tilesolve.plans.tries import pick_fastest_measured
-from tilesolve.running.epilogue_tables import check_epilogue
+from tilesolve.running.epilogue_code import check_epilogue
 from tilesolve.system import files
 from tilesolve.system.cache_bound import bound_cache, note_use
 from tilesolve.system.locks import make_lock

@@ -30,7 +30,7 @@ from tilesolve.plans.executors import make_executor
 from tilesolve.plans.files import dump, load
 from tilesolve.plans.solution_figures import SolutionFigures
 from tilesolve.plans.tries import pick_fastest_measured
-from tilesolve.running.epilogue_tables import check_epilogue
+from tilesolve.running.epilogue_code import check_epilogue
 from tilesolve.system.checks import check_threads
 from tilesolve.system.files import warn_once
 
