@@ -65,8 +65,8 @@ def test_quick_start(statement):
         else statement
     )
     heavy = {"numba", "llvmlite", "pyomo", "scipy", "cyipopt", "networkx", "matplotlib", "cpuinfo"}
-    if "nest" in statement:
-        heavy = heavy - {"llvmlite"} | {"llvmlite.binding"}  # what writes code, not what compiles it
+    if "nest" in statement:  # what writes code is loaded, not what compiles it
+        heavy = heavy - {"llvmlite"} | {"llvmlite.binding"}
     done = run_python("-c", code + "\nprint(); print(*sys.modules)", check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "tilesolve" in loaded
