@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 
 import tilesolve
 from tilesolve.contractions.errors import TilesolveError
-from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
-from tilesolve.nests.request import NestRequest
 
 MACHINE = "i7-6700k"
 FEW = np.ones((4, 4))
@@ -135,7 +133,6 @@ OWN = {
     "Machine.from_toml": {"text": tilesolve.Machine.load(MACHINE).to_toml()},
     "Machine.level": {"name": "L1"},
     "Machine.replace": {"changes": {"cores": 2}},
-    "NestPlan": {"request": NestRequest(bind_stages([STAGE], 4), tilesolve.Machine.load(MACHINE))},
     "NestPlan.__call__": {"arrays": (FEW, FEW), "named": {}},
     "NestPlan.from_json": {"text": partial(tilesolve.NestPlan.to_json)},
     "Plan.from_json": {"text": partial(tilesolve.Plan.to_json)},
@@ -255,7 +252,7 @@ def right_arguments(name, parameters):
         elif one.default is not one.empty:
             found[one.name] = one.default
         elif one.name == "solution":
-            found[one.name] = objects()["Plan"].solution
+            found[one.name] = objects()[name].solution
         else:
             found[one.name] = SAMPLES[one.name]
     return found

@@ -234,9 +234,8 @@ NUMBERS = {
         "packing.table_fields": "*",
         "packing.window_fields": "*",
         "nests.files": "NEST_FORMAT",
-        "nests.kept_tiles": "TILES_FORMAT",
         "plans.files": "FORMAT",
-        "transposes.walk_setup": "_ALONE",
+        "transposes.solution": "_ALONE",
     },
     "limits of numpy, of Python and of the operating system": {
         "bench.run.conv_peers": "ONNX_OPSET ONNX_FORMAT TORCH_DIMENSIONS PACKING_RUNS",
@@ -395,7 +394,6 @@ DECIDING = {
 
 WITHIN = {
     "convolutions.onnx_chains": {0.01, 1e-5},  # ONNX's own defaults
-    "nests.kept_tiles": {32},  # digits of a name
     "plans.cache": {12, 32, 0o600},  # and who may read a file
     "solver.chosen_sizes": {1e-4},  # what SCIP may leave open
     "plans.plan": {1e9},  # a prefix of a unit

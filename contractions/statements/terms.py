@@ -157,7 +157,7 @@ class Number(Term):
         return type(self.value)
 
     def __str__(self) -> str:
-        return repr(self.value)
+        return repr(self.value).replace("inf", "1e999")  # as Python reads it
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
+from tilesolve.nests.solutions import SolvedNest
 
 MACHINE = Machine.load("i7-6700k")
 MATMUL = "C[i,j] += A[i,k] * B[k,j]"
@@ -41,7 +42,7 @@ def test_random_tiles_compute_the_same(text, threads):
     assert len({tuple(one.loops for one in choices) for choices in drawn}) == 6
     for choices in drawn:
         out = arrays["C"].copy() if "C" in arrays else np.full(right.shape, 77)
-        NestRunner(request, choices).compute(list(arrays.values()), {}, out)
+        NestRunner(SolvedNest(request, choices)).compute(list(arrays.values()), {}, out)
         np.testing.assert_array_equal(out, right)
 
 

@@ -15,7 +15,7 @@ from tilesolve.kernels.codegen.object_code import TargetCpu
 from tilesolve.kernels.programs.compiled_program import compile_program, program_assembly
 from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.machine.model import Machine
-from tilesolve.nests.planning import plan_nest
+from tilesolve.nests.planning import solve_nest
 from tilesolve.nests.request import NestRequest
 
 MACHINE = Machine.load("i7-6700k")
@@ -47,6 +47,11 @@ STATEMENTS = [
     ("C[i,j] = 2 * C[i,j] + 3 * sum(A[i,k] * B[k,j])", "", "i=5 j=12 k=7"),
     ("E[i,j] += A[i,k] * B[k,j]; G[i,l] += E[i,j] * F[j,l]", "", "i=9 j=20 k=11 l=17"),
 ]
+
+
+def plan_nest(request):
+    """How each statement is run."""
+    return solve_nest(request).solutions
 
 
 def bound(text, where, sizes, dtype="int64"):

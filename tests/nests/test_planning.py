@@ -12,7 +12,7 @@ from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.program import Hold
 from tilesolve.machine.model import Machine
 from tilesolve.nests.classify import find_move, tile_class
-from tilesolve.nests.planning import plan_nest
+from tilesolve.nests.planning import solve_nest
 from tilesolve.nests.price import price_nest, region_share
 from tilesolve.nests.report import describe
 from tilesolve.nests.request import NestRequest
@@ -21,6 +21,11 @@ from tilesolve.nests.split import split_sums
 
 MACHINE = Machine.load("i7-6700k")
 SUITE = nest_suite("nests")
+
+
+def plan_nest(request):
+    """How each statement is run."""
+    return solve_nest(request).solutions
 
 
 def bound(text, sizes=64, dtype="float32", where=(), **others):
@@ -190,12 +195,12 @@ def test_rows_without_gaps_are_priced_as_one_run():
 
 @pytest.mark.parametrize("name", list(SUITE))
 def test_reports_name_tiles_and_loops(name):
-    """Two lines for a nest, one for what others run, and one for each kind of block."""
+    """Two lines for loops and moves, one for what plans run, and one for each kind of block."""
     for choice in plan_nest(NestRequest(SUITE[name].computation, MACHINE, 2)):
         lines = describe(choice)
         assert choice.route in lines[0]
         more = len(choice.kinds) if isinstance(choice, BlockSolution) else 0
-        assert len(lines) == (2 if choice.route == "nest" else 1) + more
+        assert len(lines) == (1 if choice.route == "contraction" else 2) + more
         assert choice.seconds > 0
 
 

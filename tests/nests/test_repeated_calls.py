@@ -213,7 +213,7 @@ def test_repeated_calls_are_like_first_ones(name, calls):
     for recipe, numbers in calls:
         params = dict(zip(statement.params, numbers, strict=False))
         for _ in range(2):
-            first = NestRunner(plan.request, plan.solutions)
+            first = NestRunner(plan.solution)
             others, other_out = build(plan, recipe)
             inputs, out = build(plan, recipe)
             wide = [
@@ -318,7 +318,7 @@ def test_numbers_are_read_as_python_reads_them(dtype, first, second):
         PLANS[key] = nest(text, 3, dtype, machine=MACHINE)
     plan, A = PLANS[key], np.array([0, 1, 1]).astype(dtype)
     for number in (first, second, first):
-        other = NestRunner(plan.request, plan.solutions)
+        other = NestRunner(plan.solution)
         right = give(lambda: other.compute([A], {"a": number}, None))  # noqa: B023
         check_same(give(lambda: plan(A, a=number)), right)  # noqa: B023
 

@@ -157,7 +157,7 @@ def test_plans_of_one_machine_read_its_text_once(monkeypatch):
     monkeypatch.setattr(
         plan_files.Machine, "from_toml", lambda text: read.append(text) or usual(text)
     )
-    plan_files._read_machine.cache_clear()
+    plan_files.read_machine.cache_clear()
     assert [Plan.from_json(one).to_json() for one in text] == text
     assert len(read) == 1
 

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilesolve.constants.policy import NEST_BLOCKS, NEST_PANELS, NEST_TASKS_PER_THREAD
-from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.affine import Affine, Box, Condition
 from tilesolve.contractions.statements.computation import Computation, Shape, bind_stages
-from tilesolve.contractions.statements.contraction import Contraction, find_contraction
+from tilesolve.contractions.statements.contraction import Contraction
 from tilesolve.contractions.statements.cover import (
     cover_region,
     open_conditions,
@@ -29,6 +28,8 @@ from tilesolve.nests.solutions import (
     BlockSolution,
     ContractionSolution,
     LoopSolution,
+    name_reads,
+    read_contraction,
 )
 
 PlanLoops = Callable[[NestRequest], tuple[LoopSolution, ...]]
@@ -64,9 +65,8 @@ def make_blocks(
         places.append((maker.start(), dict.fromkeys(stage.letters, 0)))
     begun = len(places)
     places += [(maker.block(part), {x: low for x, (low, _) in part.items()}) for part in parts]
-    arrays, kinds = tuple(maker.arrays.items()), tuple(maker.kinds)
     told = f"{why} in {len(places)} blocks"
-    return BlockSolution(request, told, arrays, kinds, tuple(places), begun, apart)
+    return BlockSolution(request, told, tuple(maker.kinds), tuple(places), begun, apart)
 
 
 @dataclass(slots=True)
@@ -104,16 +104,9 @@ class _Maker:
         cls, request: NestRequest, contraction: Contraction, apart: bool, plan_loops: PlanLoops
     ) -> _Maker:
         """Return one for a contraction."""
-        computation, stage = request.computation, request.statement
+        computation = request.computation
         each = request.alone() if apart else request
-        arrays: dict[str, Read] = {}
-        for read in stage.reads:
-            if read == stage.target:
-                continue
-            name = read.array
-            while name in arrays or (name != read.array and name in computation.dtypes):
-                name += "_"
-            arrays[name] = read
+        arrays = name_reads(request)
         dtypes = dict(computation.dtypes)
         dtypes |= {name: computation.dtypes[read.array] for name, read in arrays.items()}
         own: dict[Term, Term] = {read: Read(name, read.subscripts) for name, read in arrays.items()}
@@ -182,12 +175,8 @@ class _Maker:
 
     def _contraction(self, stage: Stage, sizes: Mapping[str, int]) -> ContractionSolution:
         """Return a block that plans compute."""
-        computation = self._bind(stage, sizes)
-        contraction, reason = find_contraction(stage, computation.dtypes)
-        if contraction is None:
-            raise PlanError(f"{stage} is no contraction: {reason}")
-        why = f"it is the contraction {contraction}"
-        return ContractionSolution.of(replace(self.each, computation=computation), why, contraction)
+        request = replace(self.each, computation=self._bind(stage, sizes))
+        return ContractionSolution.of(request, f"it is the contraction {read_contraction(request)}")
 
     def _bind(
         self,

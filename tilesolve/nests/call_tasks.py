@@ -31,6 +31,7 @@ from tilesolve.nests.task_writer import (
 from tilesolve.plans.plan import Plan
 from tilesolve.running.task import Task
 from tilesolve.transposes.limits import limits_in_force
+from tilesolve.transposes.solution import choose_stores
 from tilesolve.transposes.transpose import transpose
 from tilesolve.transposes.walk_setup import walk_between
 
@@ -153,14 +154,16 @@ class StatementWriter:
         source = arrays[solution.statement.reads[0].array].transpose(solution.axes)
         target = arrays[solution.statement.name].first(_computed_shape(solution))
         threads = solution.request.threads
-        if 2 * target.nbytes > limits_in_force().last_cache_bytes:  # alignment decides how
+        streamed, _ = choose_stores(target.nbytes, limits_in_force())
+        if streamed:  # alignment decides how
             self.tasks.write_job(partial(_call_transpose, target, source, threads))
         else:
             self._copy(target, source, threads)
 
     def _copy(self, target: Located, source: Located, threads: int) -> None:
         """Write a copy of an array to another one."""
-        limits, both = limits_in_force(), 2 * target.nbytes
+        limits = limits_in_force()
+        streamed, held = choose_stores(target.nbytes, limits)
         walk = walk_between(
             target.shape,
             target.strides,
@@ -168,8 +171,8 @@ class StatementWriter:
             target.itemsize,
             threads,
             limits,
-            streamed=both > limits.last_cache_bytes,
-            held=both <= limits.near_bytes,
+            streamed=streamed,
+            held=held,
         )
         self.tasks.write_stage(
             partial(self.tasks.run_move, walk, part, target, source) for part in walk.parts
@@ -199,7 +202,7 @@ class StatementWriter:
         shapes = {info.name: info.shape for one in block for info in one.computation.arrays}
         parts = {
             name: _part(arrays[read.array], read, origin, shapes[name])
-            for name, read in (*solution.arrays, (target.array, target))
+            for name, read in (*solution.arrays.items(), (target.array, target))
             if name in shapes
         }
         self.write(block, parts, parts[target.array])

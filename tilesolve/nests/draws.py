@@ -9,7 +9,6 @@ from dataclasses import replace
 from tilesolve.nests.classify import NestClass
 from tilesolve.nests.loop_choice import price_loops
 from tilesolve.nests.planning import plan_loops
-from tilesolve.nests.programs import write_program
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import tiled_nest
@@ -85,7 +84,6 @@ def _draw_loops(solution: LoopSolution, rng: random.Random) -> LoopSolution:
         loops=nest,
         capped_by="",
         cost=price_loops(request, nest, False),
-        program=write_program(computation, nest, solution.non_temporal),
     )
 
 

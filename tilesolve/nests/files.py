@@ -1,51 +1,51 @@
-"""Plans of nests as JSON: what was asked for, and the loops, which have to be the same then."""
+"""Plans of nests as JSON: how each statement is run, field by field."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilesolve.contractions.statements.computation import Computation, bind_stages
+from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.statements.computation import ArrayInfo, Computation, bind_stages
 from tilesolve.contractions.statements.parse import parse_conditions, parse_stages
-from tilesolve.contractions.statements.stage import Stage
-from tilesolve.kernels.programs.printer import print_program
-from tilesolve.machine.model import Machine
-from tilesolve.nests.request import NestRequest
-from tilesolve.nests.solutions import LoopSolution, NestSolution
-from tilesolve.plans.files import refuse_damage, seal, unseal
+from tilesolve.nests.solutions import (
+    BlockSolution,
+    ContractionSolution,
+    NestSolution,
+    SolvedNest,
+)
+from tilesolve.plans.files import (
+    CODECS,
+    dump_data,
+    load_data,
+    read_machine,
+    refuse_damage,
+    seal,
+    unseal,
+)
+from tilesolve.plans.plan import Plan
+from tilesolve.plans.values import Codec, ValueFormat
 
 HOLDS = "a plan of a nest"
 """What such JSON says that it holds."""
 
-NEST_FORMAT = 4
+NEST_FORMAT = 5
 """Version of the JSON; a file of another version is refused.
 
-In the first one, inputs were those of the right side before those of subscripts on the left, and
-sums kept the dtype of what they sum. The second one had the first three of the options.
+Those before the fifth one had the request and the loops as text, by which they were planned again.
 """
 
-OPTIONS = ("threads", "mode", "route", "threads_per_core", "sets", "later")
-"""What JSON has of a request as it is."""
+Arrays = Mapping[str, ArrayInfo]
 
 
-def dump_nest(request: NestRequest, solutions: Sequence[NestSolution]) -> str:
-    """Return what was asked for as JSON, with the loops that were chosen."""
-    computation = request.computation
-    data = {
-        "stages": [_stage_data(stage) for stage in computation.stages],
-        "sizes": dict(computation.sizes),
-        "shapes": {array.name: list(array.shape) for array in computation.arrays},
-        "dtypes": dict(computation.dtypes),
-        "machine": request.machine.to_toml(),
-        **{name: getattr(request, name) for name in OPTIONS},
-        "loops": list_loops(solutions),
-    }
-    return seal(HOLDS, NEST_FORMAT, data)
+def dump_nest(solution: SolvedNest) -> str:
+    """Return how a computation is run as JSON."""
+    return seal(HOLDS, NEST_FORMAT, VALUES.write(solution))
 
 
-def load_nest(text: str) -> tuple[NestRequest, list[str]]:
-    """Read from JSON what a plan was asked for, and the loops that it had.
+def load_nest(text: str) -> SolvedNest:
+    """Read how a computation is run from JSON.
 
     Raises
     ------
@@ -61,29 +61,30 @@ def load_nest(text: str) -> tuple[NestRequest, list[str]]:
     """
     data = unseal(text, HOLDS, NEST_FORMAT)
     with refuse_damage():
-        options = {name: data[name] for name in OPTIONS}
-        machine = Machine.from_toml(data["machine"])
-        return NestRequest(_computation(data), machine, **options), data["loops"]
+        rest = {name: one for name, one in data.items() if name not in ("format", "holds")}
+        found = VALUES.read(SolvedNest, rest)
+        _check_nest(found)
+        return found
 
 
-def list_loops(solutions: Sequence[NestSolution]) -> list[str]:
-    """Return the loops of each statement as text; the route where others run it."""
-    return [
-        print_program(one.program) if isinstance(one, LoopSolution) else one.route
-        for one in solutions
+def _write_computation(computation: Computation) -> dict[str, Any]:
+    stages = [
+        {
+            "statement": str(stage.with_where(())),
+            "where": [str(one) for one in stage.where],
+            "dtype": stage.dtype,
+        }
+        for stage in computation.stages
     ]
-
-
-def _stage_data(stage: Stage) -> dict[str, Any]:
-    """Return a stage as text: the statement and its conditions."""
     return {
-        "statement": str(stage.with_where(())),
-        "where": [str(one) for one in stage.where],
-        "dtype": stage.dtype,
+        "stages": stages,
+        "sizes": dict(computation.sizes),
+        "shapes": {array.name: list(array.shape) for array in computation.arrays},
+        "dtypes": dict(computation.dtypes),
     }
 
 
-def _computation(data: dict[str, Any]) -> Computation:
+def _read_computation(data: Mapping[str, Any]) -> Computation:
     stages = []
     for one in data["stages"]:
         (stage,) = parse_stages(one["statement"])
@@ -91,3 +92,66 @@ def _computation(data: dict[str, Any]) -> Computation:
         stages.append(replace(stage, dtype=one["dtype"], where=where))
     shapes = {name: tuple(shape) for name, shape in data["shapes"].items()}
     return bind_stages(stages, data["sizes"], data["dtypes"], shapes)
+
+
+def _read_plan(data: Mapping[str, Any]) -> Plan:
+    return Plan(load_data(data, read_machine(data["machine"])))
+
+
+CODECS_OF_NESTS: Mapping[type, Codec] = {
+    **CODECS,
+    Computation: (_write_computation, _read_computation),
+    Plan: (lambda plan: dump_data(plan.solution), _read_plan),
+}
+"""What is written otherwise than field by field."""
+
+VALUES = ValueFormat(CODECS_OF_NESTS)
+"""How solutions of nests are written."""
+
+
+def _check_nest(found: SolvedNest) -> None:
+    """Raise `PlanError` unless statements follow from one another and end with what is asked."""
+    whole = found.request.computation
+    given = {name: whole.array(name) for name in whole.inputs}
+    for one in found.solutions:
+        if not one.computation.sizes.items() <= whole.sizes.items():
+            raise PlanError(f"{one.statement} has other extents than {whole}")
+    if _follow(found.solutions, given).get(whole.output.name) != whole.output:
+        raise PlanError(f"its statements do not compute {whole.output.name}")
+
+
+def _follow(solutions: Sequence[NestSolution], given: Arrays) -> Arrays:
+    """Return all arrays once statements have run on some; raise `PlanError` where one is none."""
+    known = dict(given)
+    for one in solutions:
+        computation = one.computation
+        for name in computation.inputs:
+            if known.get(name) != computation.array(name):
+                raise PlanError(f"{one.statement} has another array {name} than is there")
+        if isinstance(one, BlockSolution):
+            _check_blocks(one)
+        elif isinstance(one, ContractionSolution):
+            problems = [product.problem(computation) for product in one.contraction.products]
+            if problems != [plan.problem for plan in one.plans]:
+                raise PlanError(f"its plans are not of {one.statement}")
+        known[computation.output.name] = computation.output
+    return known
+
+
+def _check_blocks(solution: BlockSolution) -> None:
+    """Raise `PlanError` unless blocks lie within the arrays of their statement."""
+    target = solution.statement.target
+    parts = {**solution.arrays, target.array: target}
+    if not 0 <= solution.begun <= len(solution.places):
+        raise PlanError(f"{solution.begun} of {len(solution.places)} blocks begin elements")
+    for block in solution.kinds:
+        own = {info.name: info for one in block for info in one.computation.arrays}
+        _follow(block, {name: own[name] for name in own if name in parts})
+    for kind, origin in solution.places:
+        own = {info.name: info for one in solution.kinds[kind] for info in one.computation.arrays}
+        for name in own.keys() & parts.keys():
+            whole = solution.computation.array(parts[name].array).shape
+            firsts = [one.at(origin) for one in parts[name].plain or ()]
+            for first, count, most in zip(firsts, own[name].shape, whole, strict=True):
+                if not 0 <= first <= most - count:
+                    raise PlanError(f"a block of {solution.statement} lies outside of {name}")

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from tilesolve.constants.policy import NEST_ENUMERATED_LETTERS
 from tilesolve.model.price import Price
 from tilesolve.nests.classify import NestClass, is_written_once, tile_class
-from tilesolve.nests.kept_tiles import temporal_tiles
 from tilesolve.nests.price import has_whole_lines, price_nest
-from tilesolve.nests.programs import LoopNest, plain_nest, write_program
+from tilesolve.nests.programs import LoopNest, plain_nest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import spatial_nest, tiled_nest, untiled_nest
 from tilesolve.nests.solutions import LoopSolution
 from tilesolve.nests.spatial import block_tiles, spatial_tiles
+from tilesolve.nests.temporal import TemporalTiles, enumerate_tiles
 from tilesolve.transposes.limits import Limits
 
 
@@ -65,8 +66,7 @@ def choose_loops(request: NestRequest) -> LoopSolution:
         if request.score(untiled) < request.score(cost):
             best, cost = LoopCandidate(plain, "tiles would cost more than they save"), untiled
     past = frozenset([request.statement.name] if streamed else [])
-    program = write_program(request.computation, best.nest, past)
-    return LoopSolution(request, best.why, cost, program, best.nest, best.tiles, best.name_limit())
+    return LoopSolution(request, best.why, cost, best.nest, past, best.tiles, best.name_limit())
 
 
 def price_loops(request: NestRequest, nest: LoopNest, streamed: bool) -> Price:
@@ -80,11 +80,20 @@ def yield_temporal(request: NestRequest, _: bool) -> Iterator[LoopCandidate]:
     """Yield loops whose tiles keep elements near that come back, the fewest misses first."""
     setting, sizes = _make_setting(request), dict(request.computation.sizes)
     lanes = request.lanes if request.mode == "default" else None
-    for one in temporal_tiles(setting):
+    for one in _find_tiles(setting):
         nest = tiled_nest(request.statement, sizes, one, threads=request.threads, lanes=lanes)
         why = "elements come back: tiles keep them near"
         limit = partial(name_limit, setting, one.tiles, one.ends.outermost_point, one.ends.threads)
         yield LoopCandidate(nest, why, dict(one.tiles), limit)
+
+
+def _find_tiles(setting: Setting) -> list[TemporalTiles]:
+    """Return tiles for choices of loops, the least cost first: few letters' are all tried."""
+    if len(setting.tiled) <= NEST_ENUMERATED_LETTERS:
+        return enumerate_tiles(setting)
+    from tilesolve.nests.relaxed import solve_tiles  # loading the solver takes a second
+
+    return solve_tiles(setting)
 
 
 def yield_spatial(request: NestRequest, streamed: bool) -> Iterator[LoopCandidate]:

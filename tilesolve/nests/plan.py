@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
@@ -13,7 +12,6 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
-from tilesolve.machine.what_if import scale_figures
 from tilesolve.nests.arguments import (
     NestDtype,
     NestSizes,
@@ -22,32 +20,26 @@ from tilesolve.nests.arguments import (
     read_computation,
 )
 from tilesolve.nests.calls import Array
-from tilesolve.nests.files import dump_nest, list_loops, load_nest
-from tilesolve.nests.planning import plan_nest
+from tilesolve.nests.files import NEST_FORMAT, VALUES, dump_nest, load_nest
+from tilesolve.nests.planning import solve_nest
 from tilesolve.nests.report import write_nest_report
 from tilesolve.nests.request import NestMode, NestRequest, Route
-from tilesolve.nests.running import NestRunner
-from tilesolve.nests.solutions import NestSolution
+from tilesolve.nests.solutions import NestSolution, SolvedNest
 from tilesolve.plans import cache as plan_cache
+from tilesolve.plans.base import BasePlan
 from tilesolve.system.checks import check_threads
-from tilesolve.system.html_report import write_html_report
+
+if TYPE_CHECKING:
+    from tilesolve.nests.running import NestRunner
 
 
-@dataclass(frozen=True, repr=False)
-class NestPlan:
+class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
     """How to run a computation on a machine, and what that is predicted to cost.
-
-    Plans of equal computations, machines, threads, modes and routes are equal.
 
     Parameters
     ----------
-    request
-        What is computed, where and how; `nest` makes one.
-
-    Attributes
-    ----------
-    solutions
-        How each statement is run, in order.
+    solution
+        What is computed, where, and how each statement is; `nest` makes one.
 
     Examples
     --------
@@ -57,13 +49,29 @@ class NestPlan:
     [3.0, 5.0, 7.0]
     """
 
-    request: NestRequest
-    solutions: tuple[NestSolution, ...] = field(init=False, compare=False)
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        asked = self.request
-        check_kind(asked, NestRequest, "request", "a NestRequest; nest makes one", PlanError)
-        object.__setattr__(self, "solutions", plan_nest(asked))
+    def __init__(self, solution: SolvedNest) -> None:
+        check_kind(solution, SolvedNest, "solution", "a SolvedNest; nest makes one", PlanError)
+        super().__init__(solution)
+
+    def _make_executor(self) -> NestRunner:
+        from tilesolve.nests.running import NestRunner  # planning alone needs no compiler
+
+        return NestRunner(self._solution)
+
+    def _solve_again(self, machine: Machine) -> SolvedNest:
+        return solve_nest(replace(self.request, machine=machine))
+
+    @property
+    def request(self) -> NestRequest:
+        """What was asked for."""
+        return self._solution.request
+
+    @property
+    def solutions(self) -> tuple[NestSolution, ...]:
+        """How each statement is run, in order."""
+        return self._solution.solutions
 
     @property
     def computation(self) -> Computation:
@@ -81,45 +89,15 @@ class NestPlan:
         return tuple(name for name, _ in self.computation.params)
 
     @property
-    def machine(self) -> Machine:
-        """Where."""
-        return self.request.machine
-
-    @property
-    def threads(self) -> int:
-        """How many work at once."""
-        return self.request.threads
-
-    @property
     def mode(self) -> NestMode:
         """How tiles are found."""
         return self.request.mode
-
-    @property
-    def seconds(self) -> float:
-        """Predicted seconds of all statements."""
-        return sum(one.seconds for one in self.solutions)
 
     @property
     def how(self) -> str:
         """The class and the route of each statement, in a line."""
         found = (f"{one.kind.value}, {one.route}" for one in self.solutions)
         return "; ".join(dict.fromkeys(found))
-
-    @cached_property
-    def _runner(self) -> NestRunner:
-        return NestRunner(self.request, self.solutions)
-
-    def whatif(self, **factors: float) -> NestPlan:
-        """Return the plan for a machine with some figures multiplied, as `Plan.whatif` does.
-
-        Examples
-        --------
-        >>> found = nest("out[x] = A[x] + 1", 10_000_000, machine="i7-6700k")
-        >>> found.seconds / found.whatif(memory_bandwidth=2).seconds
-        2.0
-        """
-        return NestPlan(replace(self.request, machine=scale_figures(self.machine, factors)))
 
     def __call__(
         self, /, *arrays: npt.ArrayLike, out: Array | None = None, **named: npt.ArrayLike
@@ -163,27 +141,22 @@ class NestPlan:
         >>> counts(np.array([1, 3, 1]), w=np.array([0.5, 1.0, 2.0])).tolist()
         [0.0, 2.5, 0.0, 1.0]
         """
-        return self._runner.compute(arrays, named, out)
-
-    def __reduce__(self) -> tuple[type[NestPlan], tuple[NestRequest]]:
-        return NestPlan, (self.request,)
+        executor = self._executor or self.executor
+        return executor.compute(arrays, named, out)
 
     def __repr__(self) -> str:
         return f"<NestPlan {self.computation} on {self.machine.name}: {self.how}>"
 
     def __str__(self) -> str:
-        return write_nest_report(self.request, self.solutions)
-
-    def _repr_html_(self) -> str:
-        return write_html_report(str(self))
+        return write_nest_report(self._solution)
 
     def to_json(self) -> str:
         """Return the plan as JSON; `from_json` reads it back to an equal value."""
-        return dump_nest(self.request, self.solutions)
+        return dump_nest(self._solution)
 
     @classmethod
     def from_json(cls, text: str) -> NestPlan:
-        """Read a plan from JSON; one that would run other loops today is refused.
+        """Read a plan from JSON.
 
         Examples
         --------
@@ -191,11 +164,7 @@ class NestPlan:
         >>> NestPlan.from_json(found.to_json()) == found
         True
         """
-        request, loops = load_nest(text)
-        found = cls(request)
-        if list_loops(found.solutions) != loops:
-            raise PlanError("the plan was made by other code: this version would run other loops")
-        return found
+        return cls(load_nest(text))
 
 
 def nest(
@@ -236,7 +205,7 @@ def nest(
         ``"nest"`` generates loops even where a plan, or a transpose, computes the statement;
         ``"contraction"`` and ``"transpose"`` ask for these. If None, the fastest.
     cache
-        Whether plans of nests that are kept in memory may be used and added to.
+        Whether plans kept in memory and on disk may be used and added to.
 
     Raises
     ------
@@ -259,5 +228,18 @@ def nest(
     computation = read_computation(statement, sizes, dtype, where)
     request = NestRequest(computation, Machine.load(machine), count, mode, route)
     if read_flag(cache, "cache", PlanError) and plan_cache.is_enabled():
-        return plan_cache.remember(request, lambda: NestPlan(request))
-    return NestPlan(request)
+        return plan_cache.remember(request, lambda: NestPlan(_from_disk(request)))
+    return NestPlan(solve_nest(request))
+
+
+def _from_disk(request: NestRequest) -> SolvedNest:
+    """Return how a computation is run, as this code found before, or finds now."""
+
+    def read(text: str) -> SolvedNest:
+        found = load_nest(text)
+        if found.request != request:
+            raise PlanError("it is of another computation or machine")
+        return found
+
+    key = NEST_FORMAT, VALUES.write(request)
+    return plan_cache.recall(key, read, lambda: solve_nest(request), dump_nest)

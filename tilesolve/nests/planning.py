@@ -19,12 +19,13 @@ from tilesolve.nests.solutions import (
     LoopSolution,
     MoveSolution,
     NestSolution,
+    SolvedNest,
 )
 from tilesolve.nests.split import split_sums
 from tilesolve.system.first_use import tell_of_planning
 
 
-def plan_nest(request: NestRequest) -> tuple[NestSolution, ...]:
+def solve_nest(request: NestRequest) -> SolvedNest:
     """Decide how each statement of a computation is run.
 
     Statements with sums inside larger terms become several, unless they are contractions as a
@@ -41,13 +42,16 @@ def plan_nest(request: NestRequest) -> tuple[NestSolution, ...]:
     >>> from tilesolve.contractions.statements.parse import parse_stages
     >>> from tilesolve.machine.model import Machine
     >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
-    >>> (solution,) = plan_nest(NestRequest(found, Machine.load("i7-6700k")))
+    >>> (solution,) = solve_nest(NestRequest(found, Machine.load("i7-6700k"))).solutions
     >>> solution.kind.name, solution.route, solution.tiles
     ('SPATIAL', 'nest', {'x': 256, 'y': 512})
     """
     whole = request.computation
+    found: list[NestSolution] = []
     with tell_of_planning():
-        return tuple(one for stage in whole.stages for one in _solve(request.of(whole, stage)))
+        for stage in whole.stages:
+            found += _solve(request.of(whole, stage))
+    return SolvedNest(request, tuple(found))
 
 
 class NestStrategy(Protocol):
@@ -91,7 +95,7 @@ def solve_contraction(request: NestRequest) -> Iterator[ContractionSolution | Bl
     if stage.where:
         yield from _solve_region(request, contraction, why)
     else:
-        yield ContractionSolution.of(request, why, contraction)
+        yield ContractionSolution.of(request, why)
 
 
 def _solve_region(
@@ -109,13 +113,8 @@ def _solve_region(
 
 def solve_move(request: NestRequest) -> Iterator[MoveSolution]:
     """Yield a statement as a transpose, if it moves an array as it is."""
-    stage = request.statement
-    axes = find_move(stage, request.computation)
-    if axes is not None:
-        why, cost = f"it moves {stage.reads[0].array} as it is", choose_loops(request).cost
-        yield MoveSolution(request, why, cost, axes)
-    elif request.route == "transpose":
-        raise PlanError(f"{stage} is no transpose: {stage.name} is not one array, moved as it is")
+    if request.route == "transpose" or find_move(request.statement, request.computation):
+        yield MoveSolution.of(request)
 
 
 def solve_loops(request: NestRequest) -> Iterator[NestSolution]:

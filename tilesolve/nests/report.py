@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.kernels.programs.printer import print_program
-from tilesolve.nests.request import NestRequest
-from tilesolve.nests.solutions import BlockSolution, LoopSolution, NestSolution
+from tilesolve.nests.solutions import (
+    BlockSolution,
+    LoopSolution,
+    MoveSolution,
+    NestSolution,
+    SolvedNest,
+)
 from tilesolve.system.units import format_count, format_duration, format_volume
 
 
-def write_nest_report(request: NestRequest, solutions: Sequence[NestSolution]) -> str:
+def write_nest_report(solution: SolvedNest) -> str:
     """Return the report of a plan."""
-    return "\n".join(_lines(request, solutions))
+    return "\n".join(_lines(solution))
 
 
-def _lines(request: NestRequest, solutions: Sequence[NestSolution]) -> Iterator[str]:
+def _lines(solution: SolvedNest) -> Iterator[str]:
+    request = solution.request
     computation, threads = request.computation, format_count(request.threads, "thread")
     sizes = " ".join(f"{letter}={extent}" for letter, extent in computation.extents)
-    seconds = format_duration(sum(one.seconds for one in solutions))
+    seconds = format_duration(solution.seconds)
     yield "; ".join(map(str, computation.stages))
     yield _takes(computation)
     yield f"{sizes} on {request.machine.name}, {threads}; predicted {seconds}"
-    for one in solutions:
+    for one in solution.solutions:
         yield ""
         yield from describe(one)
-        if isinstance(one, LoopSolution):
+        if isinstance(one, LoopSolution | MoveSolution):
             yield from _levels(one)
+        if isinstance(one, LoopSolution):
             yield "loops as they run, outermost first:"
             yield from (f"  {line}" for line in print_program(one.program).splitlines())
 
@@ -40,14 +47,17 @@ def describe(solution: NestSolution) -> list[str]:
     >>> from tilesolve.contractions.statements.computation import bind_stages
     >>> from tilesolve.contractions.statements.parse import parse_stages
     >>> from tilesolve.machine.model import Machine
-    >>> from tilesolve.nests.planning import plan_nest
+    >>> from tilesolve.nests.planning import solve_nest
+    >>> from tilesolve.nests.request import NestRequest
     >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
-    >>> print(describe(plan_nest(NestRequest(found, Machine.load("i7-6700k"), 2))[0])[1])
+    >>> print(describe(solve_nest(NestRequest(found, Machine.load("i7-6700k"), 2)).solutions[0])[1])
       tile x:256 y:256, loops y_256 x_256 y_8 y | x, threads over y, vectors along x
     """
     head = f"{solution.statement}: {solution.kind.value}, by a {solution.route}: {solution.why}"
     if isinstance(solution, LoopSolution):
         return [head, f"  {', '.join(_describe_loops(solution))}"]
+    if isinstance(solution, MoveSolution):
+        return [head, f"  {solution.transpose}"]
     return [head, *(_describe_blocks(solution) if isinstance(solution, BlockSolution) else ())]
 
 
@@ -81,7 +91,7 @@ def _takes(computation: Computation) -> str:
     return f"takes {', '.join((*computation.inputs, *params)) or 'no arrays'}"
 
 
-def _levels(solution: LoopSolution) -> Iterator[str]:
+def _levels(solution: LoopSolution | MoveSolution) -> Iterator[str]:
     """Yield a line for what each level moves, and for the arithmetic."""
     cost = solution.cost
     for level in cost.levels:

@@ -20,8 +20,7 @@ from tilesolve.kernels.runtime.fast_call import describe_number
 from tilesolve.kernels.runtime.task_list import run_all, run_tasks
 from tilesolve.nests.call_tasks import Codes, StatementWriter, compute_factor
 from tilesolve.nests.calls import Array, Call, Params, Signature
-from tilesolve.nests.request import NestRequest
-from tilesolve.nests.solutions import NestSolution
+from tilesolve.nests.solutions import SolvedNest
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
 from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import same_elements
@@ -85,25 +84,20 @@ class NestRunner:
 
     Parameters
     ----------
-    request
-        What is computed, and who computes it.
-    solutions
-        How each statement is.
+    solution
+        How each statement is computed, and by whom.
 
     Attributes
     ----------
     signature
         What calls take.
-    seconds
-        Predicted.
     """
 
-    def __init__(self, request: NestRequest, solutions: Sequence[NestSolution]) -> None:
-        self.computation, self.threads = request.computation, request.threads
-        self.solutions = tuple(solutions)
-        self.signature = Signature.of(request.computation)
-        self.seconds = sum(one.seconds for one in solutions)
-        self._long = self.seconds >= LONG_SECONDS
+    def __init__(self, solution: SolvedNest) -> None:
+        self.computation, self.threads = solution.request.computation, solution.threads
+        self.solutions = solution.solutions
+        self.signature = Signature.of(self.computation)
+        self._long = solution.seconds >= LONG_SECONDS
         self._codes: Codes = {}
         self._layouts: dict[tuple[object, ...], NestLayout] = {}
         self._known: tuple[tuple[NestLayout, RepeatCall], ...] = ()

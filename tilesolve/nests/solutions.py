@@ -6,18 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation
-from tilesolve.contractions.statements.contraction import Contraction
+from tilesolve.contractions.statements.contraction import Contraction, find_contraction
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.program import Program
+from tilesolve.machine.model import Machine
 from tilesolve.model.price import Price
 from tilesolve.model.score import score_price
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
-from tilesolve.nests.programs import LoopNest
+from tilesolve.nests.moves import read_move, transpose_of
+from tilesolve.nests.programs import LoopNest, write_program
 from tilesolve.nests.request import NestRequest, Route
 from tilesolve.plans.plan import Plan, plan
+from tilesolve.transposes.price import price_transpose
+from tilesolve.transposes.solution import TransposeSolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class _Priced(_Statement):
     Parameters
     ----------
     cost
-        What loops that move as much are predicted to cost.
+        What its loops are predicted to cost.
     """
 
     cost: Price
@@ -75,10 +80,10 @@ class LoopSolution(_Priced):
 
     Parameters
     ----------
-    program
-        What runs.
     loops
         The loops, outermost first.
+    non_temporal
+        The arrays that are written past the caches.
     tiles
         The tile of each letter; empty where there are none.
     capped_by
@@ -86,11 +91,16 @@ class LoopSolution(_Priced):
         empty where other limits do.
     """
 
-    program: Program
     loops: LoopNest
+    non_temporal: frozenset[str] = frozenset()
     tiles: Mapping[str, int] = field(default_factory=dict)
     capped_by: str = ""
     route: ClassVar[Route] = "nest"
+
+    @property
+    def program(self) -> Program:
+        """What runs."""
+        return write_program(self.computation, self.loops, self.non_temporal)
 
     @property
     def kind(self) -> NestClass:
@@ -107,11 +117,6 @@ class LoopSolution(_Priced):
         """The letter along which vectors lie; None for none."""
         return self._letter("vector")
 
-    @property
-    def non_temporal(self) -> frozenset[str]:
-        """The arrays that are written past the caches."""
-        return self.program.non_temporal
-
     def _letter(self, kind: str) -> str | None:
         return next((item.letter for item in self.loops.items if item.kind == kind), None)
 
@@ -122,20 +127,18 @@ class ContractionSolution(_Statement):
 
     Parameters
     ----------
-    contraction
-        What they compute.
     plans
         One for each product; all but the first add to what it gives.
     """
 
-    contraction: Contraction
     plans: tuple[Plan, ...]
     route: ClassVar[Route] = "contraction"
     kind: ClassVar[NestClass] = NestClass.CONTRACTION
 
     @classmethod
-    def of(cls, request: NestRequest, why: str, contraction: Contraction) -> Self:
+    def of(cls, request: NestRequest, why: str) -> Self:
         """Return the solution of a contraction, with a plan for each product."""
+        contraction = read_contraction(request)
         plans = tuple(
             plan(
                 product.problem(request.computation),
@@ -145,7 +148,12 @@ class ContractionSolution(_Statement):
             )
             for number, product in enumerate(contraction.products)
         )
-        return cls(request, why, contraction, plans)
+        return cls(request, why, plans)
+
+    @property
+    def contraction(self) -> Contraction:
+        """What they compute."""
+        return read_contraction(self.request)
 
     @property
     def seconds(self) -> float:
@@ -165,17 +173,26 @@ BlockPart = LoopSolution | ContractionSolution
 
 @dataclass(frozen=True, slots=True)
 class MoveSolution(_Priced):
-    """A statement that moves an array as it is, by a transpose.
+    """A statement that moves an array as it is, by a transpose."""
 
-    Parameters
-    ----------
-    axes
-        The axes of the input in the output's order.
-    """
-
-    axes: tuple[int, ...]
     route: ClassVar[Route] = "transpose"
     kind: ClassVar[NestClass] = NestClass.MOVE
+
+    @classmethod
+    def of(cls, request: NestRequest) -> Self:
+        """Return the solution of a move, by the price of its walk."""
+        cost = price_transpose(transpose_of(request), request.machine)
+        return cls(request, f"it moves {request.statement.reads[0].array} as it is", cost)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes of the input in the output's order."""
+        return read_move(self.request)
+
+    @property
+    def transpose(self) -> TransposeSolution:
+        """What runs, for arrays in C order that begin with a line."""
+        return transpose_of(self.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +201,6 @@ class BlockSolution(_Statement):
 
     Parameters
     ----------
-    arrays
-        Pairs of a name in the blocks and the element of the statement that it stands for: each
-        element has an array of its own, the output's name stays.
     kinds
         What computes a block, for each different one.
     places
@@ -197,7 +211,6 @@ class BlockSolution(_Statement):
         Whether each of the others is a task of one thread; else threads share each block.
     """
 
-    arrays: tuple[tuple[str, Read], ...]
     kinds: tuple[tuple[BlockPart, ...], ...]
     places: tuple[Place, ...]
     begun: int = 0
@@ -216,6 +229,11 @@ class BlockSolution(_Statement):
         return self._measure(lambda one: one.score)
 
     @property
+    def arrays(self) -> Mapping[str, Read]:
+        """The element of the statement that each array of blocks stands for."""
+        return name_reads(self.request)
+
+    @property
     def tasks(self) -> list[list[Place]]:
         """Blocks that add to the same elements together, the longest first."""
         return [group for _, group in self._weigh(lambda one: one.seconds)]
@@ -231,5 +249,75 @@ class BlockSolution(_Statement):
         return order_tasks(self.places[self.begun :], self.statement.output, loads)
 
 
+def read_contraction(request: NestRequest) -> Contraction:
+    """Return the contraction that a statement is.
+
+    Raises
+    ------
+    PlanError
+        If it is none.
+    """
+    found, reason = find_contraction(request.statement, request.computation.dtypes)
+    if found is None:
+        raise PlanError(f"{request.statement} is no contraction: {reason}")
+    return found
+
+
+def name_reads(request: NestRequest) -> dict[str, Read]:
+    """Return the elements that a statement reads but its own, by names for arrays of blocks.
+
+    Each element has an array of its own there; the output's name stays.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> found = bind_stages(parse_stages("C[i,j] += A[i,k] * A[j,k]"), 8)
+    >>> {x: str(one) for x, one in name_reads(NestRequest(found, Machine.load("i7-6700k"))).items()}
+    {'A': 'A[i,k]', 'A_': 'A[j,k]'}
+    """
+    stage, taken = request.statement, request.computation.dtypes
+    found: dict[str, Read] = {}
+    for read in stage.reads:
+        if read == stage.target:
+            continue
+        name = read.array
+        while name in found or (name != read.array and name in taken):
+            name += "_"
+        found[name] = read
+    return found
+
+
 NestSolution = LoopSolution | ContractionSolution | MoveSolution | BlockSolution
 """How one statement is run."""
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedNest:
+    """How a whole computation is run.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    solutions
+        How each statement is run, in order.
+    """
+
+    request: NestRequest
+    solutions: tuple[NestSolution, ...] = field(hash=False)
+
+    @property
+    def machine(self) -> Machine:
+        """Where."""
+        return self.request.machine
+
+    @property
+    def threads(self) -> int:
+        """How many work at once."""
+        return self.request.threads
+
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds of all statements."""
+        return sum(one.seconds for one in self.solutions)

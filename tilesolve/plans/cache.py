@@ -25,9 +25,9 @@ from tilesolve.machine.places import check_machine, machine_file
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solution import Solution
 from tilesolve.plans.arguments import Sizes, problem_of
-from tilesolve.plans.files import FORMAT, dump, load, rename_letters
+from tilesolve.plans.files import FORMAT, VALUES, dump, load, rename_letters
 from tilesolve.plans.tries import pick_fastest_measured
-from tilesolve.running.epilogue_tables import check_epilogue
+from tilesolve.running.epilogue_code import check_epilogue
 from tilesolve.system import files
 from tilesolve.system.cache_bound import bound_cache, note_use
 from tilesolve.system.locks import make_lock
@@ -196,20 +196,40 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
     wanted = demand.rename(dict(form.letters))
     # What was tried was timed on this computer, whatever machine it was planned for.
     here = _name_computer() if wanted.tries > 1 else ""
-    text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, wanted, here))
-    path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-    found = read_kept(
-        path,
-        partial(_load_own, problem=form.problem, machine=machine, epilogue=wanted.epilogue),
-    )
-    if found is None:
-        try:
-            found = pick_fastest_measured(form.problem, machine, threads, wanted)
-        except PlanError:
-            # It says so in the problem's letters.
-            return pick_fastest_measured(problem, machine, threads, demand)
-        keep(path, dump(found))
+    try:
+        found = recall(
+            (FORMAT, VALUES.write(form.problem), machine.to_toml(), threads, wanted, here),
+            partial(_load_own, problem=form.problem, machine=machine, epilogue=wanted.epilogue),
+            partial(pick_fastest_measured, form.problem, machine, threads, wanted),
+            dump,
+        )
+    except PlanError:
+        # It says so in the problem's letters.
+        return pick_fastest_measured(problem, machine, threads, demand)
     return rename_letters(found, problem, form)
+
+
+def recall(
+    key: object, read: Callable[[str], _T], solve: Callable[[], _T], write: Callable[[_T], str]
+) -> _T:
+    """Return what this code kept on disk under a key; else what is solved now, and kept then.
+
+    Parameters
+    ----------
+    key
+        What it depends on beside the code: values of another `repr` are others.
+    read, write
+        What a file has; one that holds it wrongly is a `PlanError`.
+    solve
+        Makes it.
+    """
+    text = repr((_code_state(), key))
+    path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+    found = _read_kept(path, read)
+    if found is None:
+        found = solve()
+        _keep(path, write(found))
+    return found
 
 
 @cache
@@ -244,32 +264,23 @@ def code_digest() -> str:
     return hashlib.sha256(repr(_code_state()).encode()).hexdigest()[:12]
 
 
-def read_kept(path: Path, read: Callable[[str], _T], what: str = "the plan") -> _T | None:
+def _read_kept(path: Path, read: Callable[[str], _T]) -> _T | None:
     """Return what a file in the cache has; a damaged or foreign one is reported, and made again.
 
     So is one that somebody else could have written.
-
-    Parameters
-    ----------
-    path
-        The file.
-    read
-        Reads its text; what it holds wrongly is a `PlanError`.
-    what
-        Of which a message tells.
     """
     try:
         found = read(read_trusted(path).decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError, PlanError) as error:
-        files.warn_once(f"{what} in {path} is ignored: {error}")
+        files.warn_once(f"the plan in {path} is ignored: {error}")
         return None
     note_use(path)
     return found
 
 
-def keep(path: Path, text: str) -> None:
+def _keep(path: Path, text: str) -> None:
     """Write a file to the cache; where that is not possible, warn once."""
     if NOWHERE in path.parents:  # a warning has said so
         return

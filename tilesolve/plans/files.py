@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.canonical import CanonicalForm
@@ -16,15 +16,15 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import Problem
-from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
-from tilesolve.model.nest import Band, CopyKind, Nest
-from tilesolve.model.price import LevelPrice, Price
+from tilesolve.model.nest import Band, Nest
+from tilesolve.model.price import Price
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.runner import Runner
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Chains, Composed, Search, Sliced, Solution
+from tilesolve.plans.values import Codec, ValueFormat
 from tilesolve.system.checks import check_threads
 from tilesolve.system.checksums import checksum_of
 
@@ -89,23 +89,7 @@ def refuse_damage() -> Iterator[None]:
 
 def dump_data(solution: Solution) -> dict[str, Any]:
     """Return a plan as what JSON holds, without the format's number; `load_data` reads it."""
-    problem = solution.problem
-    return {
-        "problem": {
-            "spec": str(problem.spec),
-            "sizes": dict(problem.sizes),
-            "dtype": problem.dtype,
-            "padding": _plain(problem.padding),
-            "constant": _plain(problem.constant),
-        },
-        "machine": solution.machine.to_toml(),
-        **{
-            field.name: _plain(getattr(solution, field.name))
-            for field in fields(Solution)
-            if field.name not in ("problem", "machine", "epilogue")
-        },
-        "epilogue": None if solution.epilogue is None else str(solution.epilogue),
-    }
+    return dict(VALUES.write(solution))
 
 
 def load(text: str, epilogue: Epilogue | None = None) -> Solution:
@@ -134,11 +118,11 @@ def load(text: str, epilogue: Epilogue | None = None) -> Solution:
     """
     data = unseal(text, PLAN, FORMAT)
     with refuse_damage():
-        return load_data(data, _read_machine(data["machine"]), epilogue)
+        return load_data(data, read_machine(data["machine"]), epilogue)
 
 
 @lru_cache(maxsize=8)
-def _read_machine(text: str) -> Machine:
+def read_machine(text: str) -> Machine:
     """Return the machine of a plan: many plans have the same one, and its text takes longest."""
     return Machine.from_toml(text)
 
@@ -150,7 +134,9 @@ def load_data(
 
     What is damaged raises a `PlanError`, or what a wrong entry raises where it is used.
     """
-    return _checked(_solution(data, machine, epilogue))
+    known = {"machine": machine, "epilogue": _epilogue(data["epilogue"], epilogue)}
+    rest = {name: one for name, one in data.items() if name not in ("format", "holds", *known)}
+    return _checked(VALUES.read(Solution, rest, **known))
 
 
 def _checked(found: Solution) -> Solution:
@@ -167,9 +153,6 @@ def _checked(found: Solution) -> Solution:
         )
     if found.vector is not None and found.vector not in output:
         raise PlanError(f"vectors lie along {found.vector!r}, the output has {', '.join(output)}")
-    for kind in found.nest.kinds:
-        if kind not in get_args(CopyKind):
-            raise PlanError(f"an operand is read by {kind!r}; known are {get_args(CopyKind)}")
     for level in found.nest.packed or ():
         if level is not None and level not in levels:
             raise PlanError(f"an operand is packed into {level!r}, there are {sorted(levels)}")
@@ -177,59 +160,6 @@ def _checked(found: Solution) -> Solution:
         found.epilogue.check(found.problem)
     found.nest.check(found.share)
     return found
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401
-    """Return a frozen value as lists and dictionaries, schemes as text."""
-    if isinstance(value, Scheme):
-        return str(value)
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _tuple(value: Any) -> Any:  # noqa: ANN401
-    """Return nested lists as nested tuples."""
-    return tuple(_tuple(item) for item in value) if isinstance(value, list) else value
-
-
-def _frozen(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _tuple(value) for name, value in data.items()}
-
-
-def _solution(data: Mapping[str, Any], machine: Machine, epilogue: Epilogue | None) -> Solution:
-    problem, nest, cost = data["problem"], data["nest"], data["cost"]
-    return Solution(
-        problem=_problem(problem),
-        machine=machine,
-        threads=data["threads"],
-        split=data["split"],
-        vector=data["vector"],
-        epilogue=_epilogue(data["epilogue"], epilogue),
-        output=data["output"],
-        microkernel=Microkernel(**data["microkernel"]),
-        levels=_tuple(data["levels"]),
-        choice=_tuple(data["choice"]),
-        classes=_tuple(data["classes"]),
-        nearest=_tuple(data["nearest"]),
-        nest=Nest(
-            tuple(Band(**_frozen(band)) for band in nest["bands"]),
-            _tuple(nest["packed"]),
-            nest["output"],
-            _tuple(nest["kinds"]),
-            nest["scattered"],
-            _tuple(nest["cells"]),
-        ),
-        cost=Price(
-            tuple(LevelPrice(**_frozen(level)) for level in cost["levels"]),
-            cost["compute"],
-            cost["calls"],
-            _tuple(cost["packed"]),
-        ),
-        origin=_origin(_frozen(data["origin"])),
-    )
 
 
 def _epilogue(text: str | None, given: Epilogue | None) -> Epilogue | None:
@@ -246,18 +176,31 @@ def _epilogue(text: str | None, given: Epilogue | None) -> Epilogue | None:
     return Epilogue.parse(text)
 
 
-def _origin(data: Mapping[str, Any]) -> Search | Composed | Sliced:
-    """Return how a solution was found."""
-    if "slices" in data:
-        return Sliced(**data)
-    if "scheme" in data:
-        return Composed(**{**data, "scheme": Scheme.of(data["scheme"])})
-    return Search(**data)
+def _write_problem(problem: Problem) -> dict[str, Any]:
+    return {
+        "spec": str(problem.spec),
+        "sizes": dict(problem.sizes),
+        "dtype": problem.dtype,
+        "padding": [asdict(one) for one in problem.padding],
+        "constant": list(problem.constant),
+    }
 
 
-def _problem(data: Mapping[str, Any]) -> Problem:
+def _read_problem(data: Mapping[str, Any]) -> Problem:
     padding = (Padding(**one) for one in data["padding"])
     return Problem.of(data["spec"], data["sizes"], data["dtype"], padding, data["constant"])
+
+
+CODECS: Mapping[type, Codec] = {
+    Machine: (Machine.to_toml, read_machine),
+    Problem: (_write_problem, _read_problem),
+    Epilogue: (str, Epilogue.parse),
+    Scheme: (str, Scheme.of),
+}
+"""What is written otherwise than field by field."""
+
+VALUES = ValueFormat(CODECS)
+"""How solutions are written."""
 
 
 def rename_letters(solution: Solution, problem: Problem, form: CanonicalForm) -> Solution:

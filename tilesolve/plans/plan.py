@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import FrozenInstanceError
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
-from tilesolve.machine.what_if import divide_machine, scale_figures
+from tilesolve.machine.what_if import divide_machine
 from tilesolve.planning.composition.describe import scheme_of
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.demand import Demand
@@ -28,12 +27,12 @@ from tilesolve.planning.solve import solve
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.arguments import Sizes, Tensors, problem_of, read_demand, read_sizes
 from tilesolve.plans.executors import make_executor
+from tilesolve.plans.files import dump, load
 from tilesolve.plans.solution_figures import SolutionFigures
 from tilesolve.plans.tries import pick_fastest_measured
-from tilesolve.running.epilogue_tables import check_epilogue
+from tilesolve.running.epilogue_code import check_epilogue
 from tilesolve.system.checks import check_threads
 from tilesolve.system.files import warn_once
-from tilesolve.system.html_report import write_html_report
 
 if TYPE_CHECKING:
     from tilesolve.plans.certificate import Certificate
@@ -41,11 +40,8 @@ if TYPE_CHECKING:
     from tilesolve.running.prepared import Prepared
 
 
-class Plan(SolutionFigures):
+class Plan(SolutionFigures["Executor"]):
     """How to run a problem on a machine, and what that is predicted to cost.
-
-    A plan is a solution that can be called. Plans of equal solutions are equal; copies and pickles
-    have the solution only, not what was worked out for arrays.
 
     Parameters
     ----------
@@ -59,22 +55,17 @@ class Plan(SolutionFigures):
     'compute'
     """
 
-    __slots__ = ("_executor",)
-
-    _executor: Executor | None
+    __slots__ = ()
 
     def __init__(self, solution: Solution) -> None:
         check_kind(solution, Solution, "solution", "a Solution; plan makes one", PlanError)
-        self.__setstate__(solution)
+        super().__init__(solution)
 
-    @property
-    def executor(self) -> Executor:
-        """What runs the solution, and keeps what it worked out for layouts of arrays."""
-        if self._executor is None:
-            executor = make_executor(self._solution)
-            object.__setattr__(self, "_executor", executor)
-            return executor
-        return self._executor
+    def _make_executor(self) -> Executor:
+        return make_executor(self._solution)
+
+    def _solve_again(self, machine: Machine) -> Solution:
+        return solve(self.problem, machine, self.threads, self.demand)
 
     @property
     def setting(self) -> Setting:
@@ -109,26 +100,6 @@ class Plan(SolutionFigures):
         ['L1', 'L2', 'L3', 'compute', 'memory']
         """
         return formulate(self.setting, self.choice).model()
-
-    def whatif(self, **factors: float) -> Plan:
-        """Return the plan for a machine with some figures multiplied.
-
-        Parameters
-        ----------
-        **factors
-            ``<level>_bandwidth``, ``<level>_capacity`` in lower case, or ``compute``: what each
-            is multiplied by.
-
-        Examples
-        --------
-        >>> found = plan("abcdef-degb-gfac", "a=24 b=16 c=16 d=24 e=16 f=16 g=24", "e5-2680v4",
-        ...              cache=False)
-        >>> found.whatif(compute=0.5).price.bottleneck
-        'compute'
-        """
-        machine = scale_figures(self.machine, factors)
-        demand = self.demand
-        return Plan(solve(self.problem, machine, self.threads, demand))
 
     @property
     def demand(self) -> Demand:
@@ -231,26 +202,6 @@ class Plan(SolutionFigures):
         """
         return self.executor.prepare(operand, array)
 
-    def __eq__(self, other: object) -> bool:
-        return self._solution == other._solution if isinstance(other, Plan) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._solution)
-
-    def __getstate__(self) -> Solution:
-        """Return what copies and pickles have: what was worked out for arrays has addresses."""
-        return self._solution
-
-    def __setstate__(self, solution: Solution) -> None:
-        object.__setattr__(self, "_solution", solution)
-        object.__setattr__(self, "_executor", None)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"cannot assign to {name!r} of a plan")
-
-    def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"cannot delete {name!r} of a plan")
-
     def __repr__(self) -> str:
         return (
             f"<Plan {self.problem.spec} {self.problem.dtype}: {self.flops / 1e9:.1f} GFLOP/s "
@@ -262,13 +213,8 @@ class Plan(SolutionFigures):
 
         return write_report(self._solution)
 
-    def _repr_html_(self) -> str:
-        return write_html_report(str(self))
-
     def to_json(self) -> str:
         """Return the plan as JSON; `from_json` reads it back to an equal value."""
-        from tilesolve.plans.files import dump
-
         return dump(self._solution)
 
     @classmethod
@@ -281,8 +227,6 @@ class Plan(SolutionFigures):
         >>> Plan.from_json(found.to_json()) == found
         True
         """
-        from tilesolve.plans.files import load
-
         return cls(load(text))
 
     def batch(

@@ -7,7 +7,6 @@ from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
-from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price
 from tilesolve.model.working_sets import Reuse
@@ -16,34 +15,18 @@ from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Chains, Search, Solution
+from tilesolve.plans.base import BasePlan, ExecutorT
 
 
-class SolutionFigures:
+class SolutionFigures(BasePlan[Solution, ExecutorT]):
     """The parts of a solution, and what follows from them."""
 
-    __slots__ = ("_solution",)
-
-    _solution: Solution
-
-    @property
-    def solution(self) -> Solution:
-        """The loops and tiles, their cost, and how they were found."""
-        return self._solution
+    __slots__ = ()
 
     @property
     def problem(self) -> Problem:
         """What is computed."""
         return self._solution.problem
-
-    @property
-    def machine(self) -> Machine:
-        """Where."""
-        return self._solution.machine
-
-    @property
-    def threads(self) -> int:
-        """Cores that share the work."""
-        return self._solution.threads
 
     @property
     def split(self) -> str | None:
@@ -105,11 +88,6 @@ class SolutionFigures:
     def share(self) -> Problem:
         """The part of the problem that one thread computes."""
         return self._solution.share
-
-    @property
-    def seconds(self) -> float:
-        """The predicted time."""
-        return self._solution.seconds
 
     @property
     def packing_share(self) -> float:

@@ -17,7 +17,7 @@ from tilesolve.contractions.epilogue import Epilogue, Operation
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offsets import Integers
 from tilesolve.planning.solution import Solution
-from tilesolve.running.epilogue_tables import code_address
+from tilesolve.running.epilogue_code import code_address
 
 _STEP = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 7, *[ctypes.c_double] * 2)
 """How compiled steps are called, see `kernels.codegen.epilogue_steps`."""

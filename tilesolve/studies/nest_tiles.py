@@ -22,7 +22,7 @@ from tilesolve.nests.draws import draw_tilings, price_tilings
 from tilesolve.nests.planning import plan_loops
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
-from tilesolve.nests.solutions import LoopSolution
+from tilesolve.nests.solutions import LoopSolution, SolvedNest
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.studies.method import Method
@@ -130,7 +130,8 @@ def time_choices(
     timers, digests = [], []
     for number, choices in enumerate(several, start=1):
         step(f"tiling {number} of {len(several)} makes ready")
-        runner = NestRunner(NestRequest(computation, machine, procedure.threads), choices)
+        request = NestRequest(computation, machine, procedure.threads)
+        runner = NestRunner(SolvedNest(request, tuple(choices)))
         run = partial(runner.compute, inputs, params, out)
         run()
         digests.append(sum_parts(out))

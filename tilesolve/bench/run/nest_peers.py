@@ -39,10 +39,11 @@ def _plan(
 ) -> Made:
     """Return a run of a plan of ours, made anew, and what the plan says."""
     from tilesolve.nests.plan import NestPlan
+    from tilesolve.nests.planning import solve_nest
     from tilesolve.nests.request import NestRequest
 
     request = NestRequest(nest.computation, machine, threads, mode, route)
-    made, params = NestPlan(request), dict(nest.params)
+    made, params = NestPlan(solve_nest(request)), dict(nest.params)
     seconds, how = made.seconds, made.how
     return Made(
         lambda: made(*operands, out=out, **params), lambda _: Figures(predicted=seconds, how=how)

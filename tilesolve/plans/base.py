@@ -1,0 +1,133 @@
+"""What plans have in common, whatever they plan."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import FrozenInstanceError
+from typing import Generic, Protocol, Self, TypeVar
+
+from tilesolve.machine.model import Machine
+from tilesolve.machine.what_if import scale_figures
+from tilesolve.system.html_report import write_html_report
+
+
+class Solved(Protocol):
+    """What a plan holds: a frozen value that says how something is run."""
+
+    @property
+    def machine(self) -> Machine:
+        """Where."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """Cores that share the work."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time."""
+        ...
+
+
+SolvedT = TypeVar("SolvedT", bound=Solved)
+ExecutorT = TypeVar("ExecutorT")
+
+
+class BasePlan(ABC, Generic[SolvedT, ExecutorT]):
+    """A solution that can be called.
+
+    Plans of equal solutions are equal; copies and pickles have the solution only, not what was
+    worked out for arrays.
+    """
+
+    __slots__ = ("_executor", "_solution")
+
+    _solution: SolvedT
+    _executor: ExecutorT | None
+
+    def __init__(self, solution: SolvedT) -> None:
+        self.__setstate__(solution)
+
+    @abstractmethod
+    def _make_executor(self) -> ExecutorT:
+        """Return what runs the solution."""
+
+    @abstractmethod
+    def _solve_again(self, machine: Machine) -> SolvedT:
+        """Return the solution of what this one solves on another machine."""
+
+    @abstractmethod
+    def to_json(self) -> str:
+        """Return the plan as JSON; `from_json` reads it back to an equal value."""
+
+    @property
+    def executor(self) -> ExecutorT:
+        """What runs the solution, and keeps what it worked out for layouts of arrays."""
+        found = self._executor
+        if found is None:
+            found = self._make_executor()
+            object.__setattr__(self, "_executor", found)
+        return found
+
+    @property
+    def solution(self) -> SolvedT:
+        """What the plan holds: how all is run, what that costs, and how it was found."""
+        return self._solution
+
+    @property
+    def machine(self) -> Machine:
+        """Where."""
+        return self._solution.machine
+
+    @property
+    def threads(self) -> int:
+        """Cores that share the work."""
+        return self._solution.threads
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time."""
+        return self._solution.seconds
+
+    def whatif(self, **factors: float) -> Self:
+        """Return the plan for a machine with some figures multiplied.
+
+        Parameters
+        ----------
+        **factors
+            ``<level>_bandwidth``, ``<level>_capacity`` in lower case, or ``compute``: what each
+            is multiplied by.
+
+        Examples
+        --------
+        >>> from tilesolve.plans.plan import plan
+        >>> found = plan("abcdef-degb-gfac", "a=24 b=16 c=16 d=24 e=16 f=16 g=24", "e5-2680v4",
+        ...              cache=False)
+        >>> found.whatif(compute=0.5).price.bottleneck
+        'compute'
+        """
+        return type(self)(self._solve_again(scale_figures(self.machine, factors)))
+
+    def __eq__(self, other: object) -> bool:
+        return self._solution == other._solution if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._solution)
+
+    def __getstate__(self) -> SolvedT:
+        """Return what copies and pickles have: what was worked out for arrays has addresses."""
+        return self._solution
+
+    def __setstate__(self, solution: SolvedT) -> None:
+        object.__setattr__(self, "_solution", solution)
+        object.__setattr__(self, "_executor", None)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to {name!r} of a plan")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete {name!r} of a plan")
+
+    def _repr_html_(self) -> str:
+        return write_html_report(str(self))
