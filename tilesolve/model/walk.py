@@ -98,6 +98,7 @@ def walk_loops(
     for position, (letter, trips) in enumerate(loops):
         whole = stays(inside, position)
         running = True if runs is None else runs[position]
+        after = position + 1
         for t, sizes in enumerate(footprints):
             if letter in letters[t]:
                 # While everything so far is still there, only what is new to the grown box
@@ -105,10 +106,10 @@ def walk_loops(
                 grown = sizes[position + 1]
                 if whole is not True:
                     grown = choose(whole, grown, _times(moved[t], trips))
-                moved[t] = choose(running, grown, moved[t])
-                last[t] = choose(running, position + 1, last[t])
+                moved[t] = grown if running is True else choose(running, grown, moved[t])
+                last[t] = after if running is True else choose(running, after, last[t])
             # What a tensor's outermost inner loop touches comes between two of its uses.
             elif (stay := stays(last[t], position)) is not True:
                 moved[t] = choose(stay, moved[t], _times(moved[t], trips))
-        inside = choose(running, position + 1, inside)
+        inside = after if running is True else choose(running, after, inside)
     return moved

@@ -37,7 +37,9 @@ class Search:
     Parameters
     ----------
     considered, pruned, solved
-        Choices of innermost loops: all, ruled out by a bound, solved by IPOPT.
+        Choices of innermost loops: all, ruled out by a bound, solved.
+    by_ipopt
+        Those that IPOPT solved: the others are solved by the interior point.
     permutations
         Loop permutations that the choices stand for, in the paper's count.
     relaxed
@@ -60,6 +62,7 @@ class Search:
     considered: int
     pruned: int
     solved: int
+    by_ipopt: int
     permutations: int
     relaxed: tuple[tuple[str, float], ...]
     tiles: tuple[tuple[str, float], ...]

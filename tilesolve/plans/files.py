@@ -28,7 +28,7 @@ from tilesolve.plans.values import Codec, ValueFormat
 from tilesolve.system.checks import check_threads
 from tilesolve.system.checksums import checksum_of
 
-FORMAT = 6
+FORMAT = 7
 """Version of the JSON; a file of another version is refused."""
 
 PLAN = "a plan"

@@ -292,7 +292,7 @@ def _search(solution: Solution, search: Search) -> Iterator[str]:
     yield (
         f"{search.permutations} permutations of loops come down to {search.considered} choices "
         f"(innermost class, or no tile, per level): {search.pruned} ruled out by bounds, "
-        f"{search.solved} solved"
+        f"{search.solved} solved{f' ({search.by_ipopt} by IPOPT)' if search.by_ipopt else ''}"
     )
     bound = find_bound(setting_for(solution))
     relaxed = max((seconds for _, seconds in search.relaxed), default=0.0)

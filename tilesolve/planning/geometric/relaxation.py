@@ -50,6 +50,9 @@ class Optimum:
         By how many percent the longest time falls per percent more of each resource.
     spread
         Relative difference between the best and the worst of several starts; 0 for one.
+    by_ipopt
+        Whether IPOPT found it: of a program that is not convex, or whose interior point did not
+        arrive.
 
     Examples
     --------
@@ -64,6 +67,7 @@ class Optimum:
     multipliers: Mapping[str, float]
     elasticities: Mapping[str, float]
     spread: float = 0.0
+    by_ipopt: bool = False
 
     @property
     def seconds(self) -> float:
@@ -110,6 +114,11 @@ class Relaxation:
     def solved(self) -> int:
         """Number of choices whose program was solved."""
         return len(self.optima)
+
+    @property
+    def by_ipopt(self) -> int:
+        """Number of those that IPOPT solved."""
+        return sum(one.by_ipopt for one in self.optima)
 
 
 def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxation:
@@ -280,6 +289,7 @@ def optimum(
         multipliers,
         _elasticities(times, multipliers, program.unit),
         spread,
+        by_ipopt=least is None,
     )
 
 

@@ -179,6 +179,7 @@ def _search(found: Candidate, relaxed: Relaxation) -> Search:
         considered=relaxed.considered,
         pruned=relaxed.pruned,
         solved=relaxed.solved,
+        by_ipopt=relaxed.by_ipopt,
         permutations=relaxed.permutations,
         relaxed=tuple(best.times.items()),
         tiles=tuple(best.tiles.items()),
