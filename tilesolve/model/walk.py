@@ -46,11 +46,24 @@ def choose(condition: Truth, yes: Q, no: Q) -> Q:
     return yes if condition else no
 
 
+def blend(share: Truth | float, yes: Q, no: Q) -> Q:
+    """Return one of two values, or for a share that much of the first and the rest of the second.
+
+    Examples
+    --------
+    >>> blend(True, 8.0, 16.0), blend(0.75, 8.0, 16.0)
+    (8.0, 10.0)
+    """
+    if isinstance(share, float):
+        return share * yes + (1 - share) * no  # type: ignore[operator,no-any-return]
+    return choose(share, yes, no)
+
+
 def walk_loops(
     accesses: Sequence[_Moved],
     loops: Sequence[tuple[str, Q]],
     footprints: Sequence[Sequence[Q]],
-    stays: Callable[[Position, int], Truth],
+    stays: Callable[[Position, int], Truth | float],
     runs: Sequence[Truth] | None = None,
     start: Sequence[Q] | None = None,
 ) -> list[Q]:
@@ -66,7 +79,7 @@ def walk_loops(
         For each tensor its footprint at the statement and after each loop.
     stays
         Whether what the first so many loops touch is still there when a loop, given by its
-        number, comes round to its next trip.
+        number, comes round to its next trip; or how much of it is.
     runs
         Whether each loop runs more than once, which all do by default; one that does not
         changes nothing.
@@ -96,10 +109,10 @@ def walk_loops(
             if letter in letters[t]:
                 # While everything so far is still there, only what is new to the grown box
                 # comes in: for a plain subscript the trip count, for an affine one less.
-                moved[t] = choose(running, choose(whole, sizes[position + 1], grown), moved[t])
+                moved[t] = choose(running, blend(whole, sizes[position + 1], grown), moved[t])
                 last[t] = choose(running, position + 1, last[t])
             else:
                 # What a tensor's outermost inner loop touches comes between two of its uses.
-                moved[t] = choose(stays(last[t], position), moved[t], grown)
+                moved[t] = blend(stays(last[t], position), moved[t], grown)
         inside = choose(running, position + 1, inside)
     return moved
