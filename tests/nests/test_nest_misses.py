@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.nest_addresses import count_misses, trace_nest
+from tests.support.nest_addresses import count_misses, trace_nest, with_gaps
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.interpreter import interpret
@@ -73,24 +73,26 @@ def compare(rng):
     drawn = None
     while drawn is None:
         drawn = draw_nest(rng)
-    computation, nest = drawn
-    addresses = trace_nest(computation, nest, padding=rng.randint(48, 80))
-    found = count_misses(addresses, (NEAR, FAR))
+    computation, nest = with_gaps(drawn[0], rng.randint(48, 80)), drawn[1]
+    found = count_misses(trace_nest(computation, nest), (NEAR, FAR))
     cost = price_nest(computation, nest, MACHINE)
     return [sum(level.moved) / LINE / n for level, n in zip(cost.levels[1:3], found, strict=True)]
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.slow)])
-def test_predicted_misses_are_those_of_simulated_caches(count):
+@pytest.mark.parametrize(
+    ("count", "bounds"),
+    [(10, (0.25, 0.02)), pytest.param(200, (0.06, 0.04), marks=pytest.mark.slow)],
+)
+def test_predicted_misses_are_those_of_simulated_caches(count, bounds):
     """All lines, where nothing prefetches: in the median.
 
-    Arrays have gaps between their rows here, which no price knows of. In the first cache the rule
-    counts two tiles where on average a part of one is gone.
+    Nests that just fill the first cache are furthest off: its sets keep a part of what the rule
+    counts as gone.
     """
     rng = random.Random(5)
     ratios = np.array([compare(rng) for _ in range(count)])
     errors = [statistics.median(abs(one - 1)) for one in ratios.T]
-    assert all(error <= bound for error, bound in zip(errors, (0.3, 0.15), strict=True)), errors
+    assert all(error <= bound for error, bound in zip(errors, bounds, strict=True)), errors
 
 
 @pytest.mark.parametrize("text", ["C[i,j] += A[i,k] * B[k,j]", "C[i] += A[i+k] * x[k]"])

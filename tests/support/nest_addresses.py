@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +30,24 @@ def count_misses(addresses: Ints, shapes: Sequence[CacheShape]) -> list[int]:
     return [int(misses) for misses in state.misses[:, 0]]
 
 
-def trace_nest(computation: Computation, nest: LoopNest, padding: int = 0) -> Ints:
+def with_gaps(computation: Computation, gap: int) -> Computation:
+    """Return a computation whose arrays have so many more elements in each row than it touches."""
+    arrays = (
+        replace(one, shape=(*one.shape[:-1], one.shape[-1] + gap)) for one in computation.arrays
+    )
+    return replace(computation, arrays=tuple(arrays))
+
+
+def trace_nest(computation: Computation, nest: LoopNest) -> Ints:
     """Return the addresses that a nest touches: at each point those of its reads, then its output.
 
-    Arrays begin on pages; so many elements lie between their rows.
+    Arrays begin on pages.
     """
     (stage,) = computation.stages
     bases, at = {}, 0
     for array in computation.arrays:
         bases[array.name] = at
-        rows = prod(array.shape[:-1])
-        size = rows * (array.shape[-1] + padding) * np.dtype(array.dtype).itemsize
-        at += (-(-size // PAGE_BYTES) + 1) * PAGE_BYTES
+        at += (-(-array.bytes // PAGE_BYTES) + 1) * PAGE_BYTES
     found = []
     box = {x: (0, n) for x, n in computation.sizes.items()}
     for point in _points(nest.items, box):
@@ -49,8 +55,7 @@ def trace_nest(computation: Computation, nest: LoopNest, padding: int = 0) -> In
         for read in (*stage.reads, stage.target):
             array = computation.array(read.array)
             place: Ints = np.zeros(1, np.int64)
-            shape = (*array.shape[:-1], array.shape[-1] + padding)
-            for subscript, extent in zip(read.subscripts, shape, strict=True):
+            for subscript, extent in zip(read.subscripts, array.shape, strict=True):
                 place = place * extent + sum(c * point[x] for c, x in subscript.terms)
                 place = place + subscript.offset
             columns.append(bases[array.name] + place * np.dtype(array.dtype).itemsize)

@@ -234,9 +234,6 @@ NEST_ORDER_PAIRS = 24**2
 NEST_REGION_POINTS = 64
 """Points of a grid, along all letters of a region together, that tell what share it is."""
 
-NEST_CONFLICT_SHARE = 0.5
-"""Share of an array's lines in overfull sets of a cache, above which it does not stay there."""
-
 NEST_CROWD_RATIO = 4
 """How many times its lines a box may have for a look at the sets of a cache; with more, it does not
 stay."""

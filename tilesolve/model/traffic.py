@@ -19,8 +19,8 @@ from tilesolve.model.chain import Chain, collapse
 from tilesolve.model.loop_tree import Buffer, LoopTree
 from tilesolve.model.walk import Position, Rule, Truth, choose, walk_loops
 
-Evicts = Callable[[Access, Box, "LevelView"], bool]
-"""Whether what a box touches of an access evicts itself from a place."""
+Evicts = Callable[[Access, Box, "LevelView"], float]
+"""The share of what a box touches of an access that evicts itself from a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,8 @@ def count_traffic(
         between its uses fits beside it, by ``"listing3"`` of the paper, if everything
         inside the loop fits, or by ``"tiles"``, if it is in the level's tile.
     evicts
-        Whether what a box touches of an access evicts itself from a place; None: nothing does.
+        The share of what a box touches of an access that evicts itself from a place; None: nothing
+        does.
 
     Examples
     --------
@@ -460,15 +461,15 @@ def _unless(
     access: Access | Shared,
     place: LevelView,
     evicts: Evicts | None,
-) -> Callable[[Position, int], Truth]:
-    """Return whether what stays of one access does so without evicting itself, outside of calls."""
+) -> Callable[[Position, int], Truth | float]:
+    """Return what stays of one access although it evicts itself, outside of calls."""
     if evicts is None or isinstance(access, Shared):
         return stays
 
-    def found(inner: Position, outer: int) -> Truth:
+    def found(inner: Position, outer: int) -> Truth | float:
         if outer < chain.sides:
             return True
-        return stays(inner, outer) and not evicts(access, chain.mean_box(int(inner)), place)
+        return stays(inner, outer) and 1 - evicts(access, chain.mean_box(int(inner)), place)
 
     return found
 

@@ -53,11 +53,24 @@ def _times(moved: Q, trips: Q) -> Q:
     return grown
 
 
+def blend(share: Truth | float, yes: Q, no: Q) -> Q:
+    """Return one of two values, or for a share that much of the first and the rest of the second.
+
+    Examples
+    --------
+    >>> blend(True, 8.0, 16.0), blend(0.75, 8.0, 16.0)
+    (8.0, 10.0)
+    """
+    if isinstance(share, float):
+        return share * yes + (1 - share) * no  # type: ignore[operator,no-any-return]
+    return choose(share, yes, no)
+
+
 def walk_loops(
     accesses: Sequence[_Moved],
     loops: Sequence[tuple[str, Q]],
     footprints: Sequence[Sequence[Q]],
-    stays: Callable[[Position, int], Truth],
+    stays: Callable[[Position, int], Truth | float],
     runs: Sequence[Truth] | None = None,
     start: Sequence[Q] | None = None,
 ) -> list[Q]:
@@ -73,7 +86,7 @@ def walk_loops(
         For each tensor its footprint at the statement and after each loop.
     stays
         Whether what the first so many loops touch is still there when a loop, given by its
-        number, comes round to its next trip.
+        number, comes round to its next trip; or how much of it is.
     runs
         Whether each loop runs more than once, which all do by default; one that does not
         changes nothing.
@@ -105,11 +118,11 @@ def walk_loops(
                 # comes in: for a plain subscript the trip count, for an affine one less.
                 grown = sizes[position + 1]
                 if whole is not True:
-                    grown = choose(whole, grown, _times(moved[t], trips))
+                    grown = blend(whole, grown, _times(moved[t], trips))
                 moved[t] = grown if running is True else choose(running, grown, moved[t])
                 last[t] = after if running is True else choose(running, after, last[t])
             # What a tensor's outermost inner loop touches comes between two of its uses.
             elif (stay := stays(last[t], position)) is not True:
-                moved[t] = choose(stay, moved[t], _times(moved[t], trips))
+                moved[t] = blend(stay, moved[t], _times(moved[t], trips))
         inside = after if running is True else choose(running, after, inside)
     return moved

@@ -8,7 +8,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_CONFLICT_SHARE, NEST_REGION_POINTS
+from tilesolve.constants.policy import NEST_REGION_POINTS
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
@@ -165,18 +165,18 @@ def _as_loaded(access: Access, items: Sequence[LoopItem], vector_bytes: int) -> 
     return replace(access, loaded=vector_bytes)
 
 
-def _evicts_itself(machine: Machine) -> Callable[[Access, Box, LevelView], bool]:
-    """Return what says whether most of what a box touches of an array evicts itself from a cache.
+def _evicts_itself(machine: Machine) -> Callable[[Access, Box, LevelView], float]:
+    """Return what says how much of what a box touches of an array evicts itself from a cache.
 
     In which sets of the last cache lines lie, no address tells.
     """
     caches = {one.name: one for one in machine.caches[:-1]}
 
-    def evicts(access: Access, box: Box, place: LevelView) -> bool:
+    def evicts(access: Access, box: Box, place: LevelView) -> float:
         if place.name not in caches or access.gathered or len(access.axes) < 2:
-            return False
+            return 0.0
         sides = tuple(max(ceil(side), 1) for side in access.reaches(box))
         sets = CacheSets.whole(caches[place.name], access.element)
-        return conflict_share(sets, sides, access.pitches) > NEST_CONFLICT_SHARE
+        return conflict_share(sets, sides, access.pitches)
 
     return evicts
