@@ -11,10 +11,9 @@ from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
 from tilesolve.nests.arithmetic import arithmetic_seconds, count_trips
 from tilesolve.nests.draws import draw_tilings
-from tilesolve.nests.loops import LoopItem
-from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
+from tilesolve.nests.shapes import make_tree, over
 
 MACHINE = Machine.load("i7-6700k")
 MATMUL = "C[i,j] += A[i,k] * B[k,j]"
@@ -65,10 +64,13 @@ def test_trips_are_those_of_loops_run_one_by_one(extent, steps, lanes):
     assert count_trips(extent, steps, lanes) == run(0, extent, steps)
 
 
-def product(*items, held=3):
-    """A product of 96 on a side, by loops with the last ones held."""
-    nest = LoopNest(tuple(LoopItem(*one) for one in items), held)
-    return arithmetic_seconds(bound(MATMUL, 96, "float32"), nest, MACHINE)
+def product(*loops, held=3, threads=1):
+    """What a product of 96 on a side takes, by loops of which the last ones are held."""
+    computation = bound(MATMUL, 96, "float32")
+    request = NestRequest(computation, MACHINE, threads)
+    return arithmetic_seconds(
+        computation, make_tree(request, [over(*one) for one in loops], held), MACHINE
+    )
 
 
 def test_few_sums_in_registers_wait_for_one_another():
@@ -92,16 +94,8 @@ def test_sums_that_are_held_for_few_steps_cost_calls():
 
 def test_threads_share_trips_as_evenly_as_they_go():
     """Three threads take as long for four tiles as two do."""
-    items = (("i", 24, "threads"), ("i", 6), ("j", 16), ("k",))
-    nest = LoopNest(
-        (
-            *(LoopItem(*one) for one in items),
-            LoopItem("i", 1, "unrolled"),
-            LoopItem("j", 1, "vector"),
-        ),
-        3,
-    )
-    computation = bound(MATMUL, 96, "float32")
-    one, two, three = (arithmetic_seconds(computation, nest, MACHINE, n) for n in (1, 2, 3))
+    loops = (("i", 24, "threads"), ("i", 6), ("j", 16), ("k",))
+    inner = (("i", 1, "unrolled"), ("j", 1, "vector"))
+    one, two, three = (product(*loops, *inner, threads=n) for n in (1, 2, 3))
     assert two == pytest.approx(one / 2)
     assert three == pytest.approx(two)

@@ -7,7 +7,7 @@ numbers, or arrays of them: many nests that differ in the sizes of their tiles a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -70,6 +70,22 @@ class Loop:
     body: tuple[Node, ...]
     kind: Kind = "serial"
 
+    @property
+    def single(self) -> bool:
+        """Whether each trip is one iteration."""
+        return isinstance(self.step, int) and self.step == 1
+
+    @property
+    def name(self) -> str:
+        """Of the loop: its letter, and how far trips are apart if that is further than one.
+
+        Examples
+        --------
+        >>> Loop("j", 64, ()).name, Loop("j", 1, ()).name
+        ('j_64', 'j')
+        """
+        return self.letter if self.single else f"{self.letter}_{self.step}"
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
@@ -130,11 +146,41 @@ class LoopTree:
     body: tuple[Node, ...]
     output: Output = "accumulate"
     threads: int = 1
-    cells: Mapping[str, CellSequence] = field(default_factory=dict)
+    cells: Mapping[str, CellSequence] = field(default_factory=dict, hash=False)
     aligned: bool = True
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """All its loops, each before those within it."""
+        return tuple(list_loops(self.body))
 
     def __str__(self) -> str:
         return "\n".join(_lines(self.works, self.body, 0))
+
+
+def list_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
+    """Yield all nodes of some nodes, each before those within it."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, Do):
+            yield from list_nodes(node.body)
+
+
+def list_loops(nodes: Sequence[Node]) -> Iterator[Loop]:
+    """Yield all loops of some nodes, each before those within it."""
+    return (node for node in list_nodes(nodes) if isinstance(node, Loop))
+
+
+def list_works(nodes: Sequence[Node]) -> list[int]:
+    """Return the works of some nodes, in order."""
+    return [node.work for node in list_nodes(nodes) if isinstance(node, Do)]
+
+
+def nest_loops(loops: Sequence[Loop], body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return loops within one another, outermost first, around a body instead of their own."""
+    for loop in reversed(loops):
+        body = (replace(loop, body=body),)
+    return body
 
 
 def tree_of_bands(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.kernels.programs.printer import print_program
+from tilesolve.model.loop_tree import Call, Loop, list_nodes
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.solutions import BlockSolution, LoopSolution, NestSolution
 from tilesolve.system.units import format_count, format_duration, format_volume
@@ -43,7 +44,7 @@ def describe(solution: NestSolution) -> list[str]:
     >>> from tilesolve.nests.planning import plan_nest
     >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
     >>> print(describe(plan_nest(NestRequest(found, Machine.load("i7-6700k"), 2))[0])[1])
-      tile x:256 y:256, loops y_256 x_256 y_8 y | x, threads over y, vectors along x
+      tile x:256 y:256, loops y_256 x_256 y_8 x_8 | y x, threads over y, vectors along x
     """
     head = f"{solution.statement}: {solution.kind.value}, by a {solution.route}: {solution.why}"
     if isinstance(solution, LoopSolution):
@@ -53,10 +54,9 @@ def describe(solution: NestSolution) -> list[str]:
 
 def _describe_loops(solution: LoopSolution) -> Iterator[str]:
     sizes = " ".join(f"{x}:{tile}" for x, tile in solution.tiles.items())
-    names = [item.name for item in solution.loops.items]
-    inner = max(solution.loops.held, 1)
     yield f"tile {sizes}" if sizes else "no tiles"
-    yield "loops " + " ".join([*names[:-inner], "|", *names[-inner:]])
+    nodes = [one for one in list_nodes(solution.loops.body) if isinstance(one, Loop | Call)]
+    yield " ".join(["loops", *(one.name if isinstance(one, Loop) else "|" for one in nodes)])
     if solution.threads_letter:
         yield f"threads over {solution.threads_letter}"
     if solution.vector_letter:

@@ -11,11 +11,12 @@ from tilesolve.contractions.statements.contraction import Contraction
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.program import Program
+from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
 from tilesolve.model.score import score_price
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
-from tilesolve.nests.programs import LoopNest
+from tilesolve.nests.programs import write_program
 from tilesolve.nests.request import NestRequest, Route
 from tilesolve.plans.plan import Plan, plan
 
@@ -75,10 +76,8 @@ class LoopSolution(_Priced):
 
     Parameters
     ----------
-    program
-        What runs.
     loops
-        The loops, outermost first.
+        What is priced, printed and run.
     tiles
         The tile of each letter; empty where there are none.
     capped_by
@@ -86,11 +85,15 @@ class LoopSolution(_Priced):
         empty where other limits do.
     """
 
-    program: Program
-    loops: LoopNest
+    loops: LoopTree
     tiles: Mapping[str, int] = field(default_factory=dict)
     capped_by: str = ""
     route: ClassVar[Route] = "nest"
+
+    @property
+    def program(self) -> Program:
+        """The loops with their bounds, for what interprets, compiles and prints them."""
+        return write_program(self.computation, self.loops)
 
     @property
     def kind(self) -> NestClass:
@@ -110,10 +113,10 @@ class LoopSolution(_Priced):
     @property
     def non_temporal(self) -> frozenset[str]:
         """The arrays that are written past the caches."""
-        return self.program.non_temporal
+        return frozenset([self.statement.name] if self.loops.output == "stream" else [])
 
     def _letter(self, kind: str) -> str | None:
-        return next((item.letter for item in self.loops.items if item.kind == kind), None)
+        return next((one.letter for one in self.loops.loops if one.kind == kind), None)
 
 
 @dataclass(frozen=True, slots=True)

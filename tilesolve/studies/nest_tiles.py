@@ -95,7 +95,7 @@ def study_nest(
         tuple(
             Tiling(
                 kind,
-                "; ".join(" ".join(item.name for item in one.loops.items) for one in choices),
+                "; ".join(" ".join(item.name for item in one.loops.loops) for one in choices),
                 price_tilings(choices),
                 tuple(times[_key(choices)]),
             )
