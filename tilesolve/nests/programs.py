@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Condition
@@ -82,12 +82,24 @@ def walks_vectors(stage: Stage, loop: Loop) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """Writes the nodes of trees, each at its place among loops; `begun` are sums that are."""
+    """Writes the nodes of trees, each at its place among loops.
+
+    Parameters
+    ----------
+    stages
+        The works.
+    holding
+        Whether registers hold a sum, which begins there.
+    """
 
     stages: tuple[Stage, ...]
+    holding: bool = False
 
     def part(self, around: Around, node: loop_tree.Node, begun: frozenset[int]) -> tuple[Node, ...]:
-        """Return what runs beside others: where those conditions hold that no bound within does."""
+        """Return what runs beside others: where those conditions hold that no bound within does.
+
+        `begun` are the works whose sums are.
+        """
         found = self.node(around, node, begun)
         works = list_works((node,))
         known = {loop.letter for loop in around.loops if loop.single}
@@ -107,7 +119,7 @@ class _Writer:
                 raise SpecError(f"a buffer of {layout} has no program")
             case Buffer(body=body) if holds_sums(self.stages[list_works(body)[0]], body):
                 (work,) = list_works(body)
-                held = self._body(around, body, begun | {work})
+                held = replace(self, holding=True)._body(around, body, begun)
                 return (Hold(work, held, work not in begun),)
             case Call(body=body) | Buffer(body=body):
                 return self._body(around, body, begun)
@@ -125,7 +137,7 @@ class _Writer:
         if walks_vectors(self.stages[works[0]], loop):
             return self._body(around, loop.body, begun)
         new = [at for at in works if at not in begun and self._sums(at, loop.letter)]
-        starts = [one for at in new for one in self._start(around, at, loop)]
+        starts = [one for at in new for one in self._start(around, at, loop) if not self.holding]
         begun = begun.union(new)
         body = self._body(around.within(loop), loop.body, begun)
         return (*starts, around.bound(loop, self._conditions(works, begun), body))
