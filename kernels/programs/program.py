@@ -1,4 +1,8 @@
-"""Loop programs as values: loops, what is computed in them, and rooms for what they keep."""
+"""Loop programs as values: loops, what is computed in them, and rooms for what they keep.
+
+What is planned and priced is a loop tree. A program is the form that lowering takes of one, with
+all that follows from the statements written down: bounds, starts, holds, guards and barriers.
+"""
 
 from __future__ import annotations
 
@@ -167,7 +171,9 @@ Node = Loop | Compute | Start | Hold | Guard | Buffer | Barrier
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How a computation runs.
+    """How a computation runs, with bounds that are explicit.
+
+    `nests.programs.write_program` derives it from a loop tree; no plan keeps one.
 
     Parameters
     ----------
