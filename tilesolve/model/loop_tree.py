@@ -13,13 +13,11 @@ from typing import Literal, TypeAlias
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles
+from tilesolve.kernels.programs.program import Kind
 from tilesolve.model.access import Access, Box, Size, access_of, accesses_of
 from tilesolve.model.copies import panel_tensor, repeats_elements
 from tilesolve.model.nest import CopyKind, Nest, Output
 from tilesolve.packing.cover import CellSequence
-
-Kind = Literal["serial", "vector", "unrolled", "threads"]
-"""How the trips of a loop run: one after another, as lanes, written out, or by several threads."""
 
 Layout = Literal["registers", "panels", "windows", "prepared", "ring"]
 """What a buffer is: registers; micro-panels; a copy of windows, which has each element of the tile
@@ -153,6 +151,10 @@ class LoopTree:
     def loops(self) -> tuple[Loop, ...]:
         """All its loops, each before those within it."""
         return tuple(list_loops(self.body))
+
+    def letter_of(self, kind: Kind) -> str | None:
+        """Return the letter of the first loop of a kind; None for none."""
+        return next((loop.letter for loop in self.loops if loop.kind == kind), None)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self.works, self.body, 0))

@@ -76,16 +76,16 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     work = max(stage.term.work, 1) / 2 * slot
     trips = _Trips(stage, tree, computation.sizes, lanes)
     cycle, costs = 1 / machine.frequency, machine.costs
-    outer, held = trips.divide()
+    (outer, held), vector = trips.divide(), tree.letter_of("vector")
     if not held:
-        starts = trips.count([one for one in outer if one.letter != trips.vector])
+        starts = trips.count([one for one in outer if one.letter != vector])
         seconds = trips.count(outer) * work + starts * costs.tile_cycles * cycle
         return seconds * trips.share_of_thread()
     sums = trips.held([one for one in held if one.letter in stage.output])
     blocks = trips.count([one for one in outer if one.letter in stage.output])
     steps = blocks * trips.count([one for one in (*outer, *held) if one.letter in stage.summed])
     calls, call = trips.count(outer), costs.call_cycles * cycle
-    if trips.vector in stage.summed:
+    if vector in stage.summed:
         steps += calls  # what is left behind whole vectors
         call += sums * 2 * log2(lanes) * slot  # lanes are put together
     seconds = steps * max(sums * work, machine.fma_latency * cycle) + calls * call
@@ -101,20 +101,12 @@ class _Trips:
     extents: Mapping[str, int]
     lanes: int
 
-    @property
-    def vector(self) -> str | None:
-        """The letter along which vectors lie."""
-        return next((loop.letter for loop in self.tree.loops if loop.kind == "vector"), None)
-
     def divide(self) -> tuple[list[Loop], list[Loop]]:
         """Return the loops outside of those over which registers hold sums, and these."""
-        held: list[Loop] = []
-        for node in list_nodes(self.tree.body):
-            if isinstance(node, Buffer) and holds_sums(self.stage, node.body):
-                held = list(list_loops(node.body))
-        count = len(self.tree.loops) - len(held)
-        outer = [one for one in self.tree.loops[:count] if not walks_vectors(self.stage, one)]
-        return outer, held
+        bodies = [one.body for one in list_nodes(self.tree.body) if isinstance(one, Buffer)]
+        held = [one for body in bodies if holds_sums(self.stage, body) for one in list_loops(body)]
+        outer = self.tree.loops[: len(self.tree.loops) - len(held)]
+        return [one for one in outer if not walks_vectors(self.stage, one)], held
 
     def count(self, loops: Sequence[Loop]) -> int:
         """Return how often the innermost of some loops comes round, others left out."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tilesolve.nests.classify import NestClass
@@ -60,11 +59,6 @@ def draw_tilings(
         )
         found.setdefault(tuple(one.loops for one in drawn), drawn)
     return list(found.values())
-
-
-def price_tilings(solutions: Sequence[LoopSolution]) -> float:
-    """Return the seconds that nests are compared by, of all statements together."""
-    return sum(one.request.score(price_loops(one.request, one.loops)) for one in solutions)
 
 
 def _draw_loops(solution: LoopSolution, rng: random.Random) -> LoopSolution:

@@ -33,13 +33,12 @@ def write_program(computation: Computation, tree: LoopTree) -> Program:
     Raises
     ------
     SpecError
-        If the tree has buffers other than registers, which no statement needs.
+        If the tree has copies or rings, or stands for many nests.
 
     Examples
     --------
     >>> from tilesolve.contractions.statements.computation import bind_stages
     >>> from tilesolve.contractions.statements.parse import parse_stages
-    >>> from tilesolve.model.loop_tree import Work
     >>> found = bind_stages(parse_stages("C[i] += A[i,k]"), 8)
     >>> tree = LoopTree((), (Loop("i", 1, (Loop("k", 1, (Do(),)),)),))
     >>> [type(node).__name__ for node in write_program(found, tree).nodes]
@@ -50,7 +49,9 @@ def write_program(computation: Computation, tree: LoopTree) -> Program:
     around, writer = Around(computation.sizes), _Writer(stages)
     parts = [*starts, *(writer.part(around, node, frozenset()) for node in tree.body)]
     waits = (Barrier(),) if any(loop.kind == "threads" for loop in tree.loops) else ()
-    body = [node for part in parts for node in (*waits, *part)][len(waits) :]
+    body: list[Node] = []
+    for part in parts:
+        body += (*waits, *part) if body else part
     past = frozenset([computation.output.name] if tree.output == "stream" else [])
     return Program(computation, tuple(body), past)
 
@@ -71,13 +72,12 @@ def walks_vectors(stage: Stage, loop: Loop) -> bool:
 
     A vector loop in such loops takes these steps by itself, so that programs have no loop for it.
     """
-    if not isinstance(loop.body[0], Call) or holds_sums(stage, loop.body):
+    loops = list(list_loops(loop.body))
+    around = {one.kind for one in loops[:-1]}
+    if not isinstance(loop.body[0], Call) or around != {"unrolled"}:
         return False
-    *around, inner = [loop, *list_loops(loop.body)]
-    written_out = [one.kind for one in around[1:]]
-    if not written_out or set(written_out) != {"unrolled"}:
-        return False
-    return inner.kind == "vector" and inner.letter == loop.letter
+    inner = loops[-1].kind, loops[-1].letter
+    return inner == ("vector", loop.letter) and not holds_sums(stage, loop.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,8 @@ class _Writer:
         if walks_vectors(self.stages[works[0]], loop):
             return self._body(around, loop.body, begun)
         new = [at for at in works if at not in begun and self._sums(at, loop.letter)]
-        starts = [one for at in new for one in self._start(around, at, loop) if not self.holding]
+        inner = list(list_loops(loop.body))
+        starts = [x for at in new for x in self._start(around, at, inner) if not self.holding]
         begun = begun.union(new)
         body = self._body(around.within(loop), loop.body, begun)
         return (*starts, around.bound(loop, self._conditions(works, begun), body))
@@ -156,21 +157,15 @@ class _Writer:
         )
         return [one for one in first if all(one in other for other in others)]
 
-    def _start(self, around: Around, work: int, loop: Loop) -> tuple[Node, ...]:
-        """Return loops that begin the sum of all elements that the loops within one reach."""
+    def _start(self, around: Around, work: int, loops: Sequence[Loop]) -> tuple[Node, ...]:
+        """Return what begins a sum: for all its elements that some loops reach."""
         stage = self.stages[work]
-        left = [
-            one
-            for one in list_loops(loop.body)
-            if one.single and one.letter in stage.output and work in list_works(one.body)
-        ]
-        return self._starts(around, work, left)
-
-    def _starts(self, around: Around, work: int, loops: Sequence[Loop]) -> tuple[Node, ...]:
-        if not loops:
+        left = [one for one in loops if one.single and one.letter in stage.output]
+        left = [one for one in left if work in list_works(one.body)]
+        if not left:
             return (Start(work),)
-        first, *rest = loops
-        kind: loop_tree.Kind = "vector" if first.kind == "vector" and not rest else "serial"
-        plain = Loop(first.letter, 1, (), kind)
-        body = self._starts(around.within(plain), work, rest)
-        return (around.bound(plain, self.stages[work].bounds, body),)
+        first, *rest = left
+        if rest or first.kind != "vector":
+            first = replace(first, kind="serial")
+        body = self._start(around.within(first), work, rest)
+        return (around.bound(first, stage.bounds, body),)

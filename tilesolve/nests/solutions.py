@@ -103,20 +103,17 @@ class LoopSolution(_Priced):
     @property
     def threads_letter(self) -> str | None:
         """The letter that threads divide; None where one thread runs."""
-        return self._letter("threads")
+        return self.loops.letter_of("threads")
 
     @property
     def vector_letter(self) -> str | None:
         """The letter along which vectors lie; None for none."""
-        return self._letter("vector")
+        return self.loops.letter_of("vector")
 
     @property
     def non_temporal(self) -> frozenset[str]:
         """The arrays that are written past the caches."""
         return frozenset([self.statement.name] if self.loops.output == "stream" else [])
-
-    def _letter(self, kind: str) -> str | None:
-        return next((one.letter for one in self.loops.loops if one.kind == kind), None)
 
 
 @dataclass(frozen=True, slots=True)
