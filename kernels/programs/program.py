@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine, Condition
@@ -168,6 +168,8 @@ class Barrier:
 Node = Loop | Compute | Start | Hold | Guard | Buffer | Barrier
 """A part of a program."""
 
+N = TypeVar("N")
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -205,9 +207,8 @@ class Program:
         return tuple(list_nodes(self.body))
 
 
-def list_nodes(body: Iterable[Node]) -> Iterator[Node]:
-    """Yield all parts of some parts, each before those within it."""
+def list_nodes(body: Iterable[N]) -> Iterator[N]:
+    """Yield all parts of parts of a program, or of a loop tree, each before those within it."""
     for node in body:
         yield node
-        if not isinstance(node, Compute | Start | Barrier):
-            yield from list_nodes(node.body)
+        yield from list_nodes(getattr(node, "body", ()))

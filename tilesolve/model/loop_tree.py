@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles
-from tilesolve.kernels.programs.program import Kind
+from tilesolve.kernels.programs.program import Kind, list_nodes
 from tilesolve.model.access import Access, Box, Size, access_of, accesses_of
 from tilesolve.model.copies import panel_tensor, repeats_elements
 from tilesolve.model.nest import CopyKind, Nest, Output
@@ -158,14 +158,6 @@ class LoopTree:
 
     def __str__(self) -> str:
         return "\n".join(_lines(self.works, self.body, 0))
-
-
-def list_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
-    """Yield all nodes of some nodes, each before those within it."""
-    for node in nodes:
-        yield node
-        if not isinstance(node, Do):
-            yield from list_nodes(node.body)
 
 
 def list_loops(nodes: Sequence[Node]) -> Iterator[Loop]:

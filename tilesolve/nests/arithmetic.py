@@ -10,8 +10,10 @@ import numpy as np
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.kernels.programs.program import list_nodes
 from tilesolve.machine.model import Machine
-from tilesolve.model.loop_tree import Buffer, Loop, LoopTree, list_loops, list_nodes
+from tilesolve.model.loop_tree import Buffer, Loop, LoopTree, list_loops
+from tilesolve.model.nest import tile_counts
 from tilesolve.nests.loops import step_of
 from tilesolve.nests.programs import holds_sums, walks_vectors
 
@@ -25,33 +27,6 @@ def lanes_of(dtype: str, machine: Machine) -> int:
     8
     """
     return max(machine.vector_bits // (8 * np.dtype(dtype).itemsize), 1)
-
-
-def count_trips(extent: int, steps: Sequence[int], lanes: int = 1) -> int:
-    """Return how often the innermost of a letter's loops comes round, tiles at ends cut short.
-
-    Parameters
-    ----------
-    extent
-        Of the letter.
-    steps
-        Of its loops, outermost first.
-    lanes
-        Values that the innermost one takes at once; the last vector of a tile may have fewer.
-
-    Examples
-    --------
-    >>> [count_trips(10, steps) for steps in ([], [4], [4, 3])], count_trips(10, [6, 1], 4)
-    ([1, 3, 5], 3)
-    """
-    if not steps:
-        return 1
-    first, *rest = steps
-    if not rest:
-        return ceil(extent / (first * lanes))
-    whole, left = divmod(extent, first)
-    last = count_trips(left, rest, lanes) if left else 0
-    return whole * count_trips(first, rest, lanes) + last
 
 
 def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machine) -> float:
@@ -109,16 +84,14 @@ class _Trips:
         return [one for one in outer if not walks_vectors(self.stage, one)], held
 
     def count(self, loops: Sequence[Loop]) -> int:
-        """Return how often the innermost of some loops comes round, others left out."""
-        vectors = {one.letter for one in loops if one.kind == "vector"}
-        return prod(
-            count_trips(
-                self.extents[letter],
-                [step_of(one) for one in loops if one.letter == letter],
-                self.lanes if letter in vectors else 1,
-            )
-            for letter in dict.fromkeys(one.letter for one in loops)
-        )
+        """Return how often the innermost of some loops comes round, others left out.
+
+        Tiles at ends are cut short, and the last vector of a tile may have fewer elements.
+        """
+        sizes = {one.letter: [self.extents[one.letter]] for one in loops}
+        for one in loops:
+            sizes[one.letter].insert(0, step_of(one) * (self.lanes if one.kind == "vector" else 1))
+        return prod(tile_counts(found)[0] for found in sizes.values())
 
     def held(self, loops: Sequence[Loop]) -> int:
         """Return how many vectors of sums some innermost loops of the output hold."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.kernels.programs.printer import print_program
-from tilesolve.model.loop_tree import Call, Loop, list_nodes
+from tilesolve.kernels.programs.program import list_nodes
+from tilesolve.model.loop_tree import Call, Loop
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.solutions import BlockSolution, LoopSolution, NestSolution
 from tilesolve.system.units import format_count, format_duration, format_volume
