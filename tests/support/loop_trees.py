@@ -6,11 +6,24 @@ from math import prod
 from tilesolve.model.chain import Chain
 from tilesolve.model.loop_tree import Buffer, Call, Do, LoopTree, Work, nest_loops
 from tilesolve.model.traffic import LevelView, count_traffic
+from tilesolve.nests.programs import write_program
 from tilesolve.nests.references import find_references
 from tilesolve.nests.shapes import over
 
 MOST_ROWS = 24
 """The most trips of a loop that is written out."""
+
+
+def write_loops(computation, *loops, held=0, past=False):
+    """The program of one stage by its loops, outermost first; registers hold sums in the last."""
+    loops = [over(*one) for one in loops]
+    body = nest_loops(loops[len(loops) - held :], (Do(),))
+    if held:
+        body = (
+            Buffer(0, find_references(computation, *computation.stages)[0], "registers", "", body),
+        )
+    body = nest_loops(loops[: len(loops) - held], body)
+    return write_program(computation, LoopTree((), body, "stream" if past else "store"))
 
 
 def draw_tree(computation, rng, lanes):
@@ -99,7 +112,7 @@ def draw_held(sums, output, rng, lanes):
     across = sums[0] if rng.random() < 0.2 else None
     steps, rows, inner = {}, [], []
     for x in output:
-        steps[x] = [int(rng.choice([1, 2, 3, 4, lanes, 17]))]
+        steps[x] = [int(rng.choice([1, 2, 3, 4, *((lanes, 17) if across is None else ())]))]
         if x == vector and across is None:
             steps[x] = [int(rng.choice([lanes, 2 * lanes, lanes + 1]))]
         elif steps[x] != [1]:

@@ -4,7 +4,6 @@ import numpy as np
 
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
-from tilesolve.kernels.programs.program import Loop
 
 ZERO = Affine.number(0)
 
@@ -12,12 +11,6 @@ ZERO = Affine.number(0)
 def number(value):
     """A bound that is the same everywhere."""
     return Affine.number(value)
-
-
-def tile_loop(computation, letter, size, body, kind="serial"):
-    """A loop over tiles of a letter."""
-    high = (number(computation.sizes[letter]),)
-    return Loop(letter + "_tile", (ZERO,), high, body, step=size, kind=kind)
 
 
 def draw_values(shape, dtype, rng):
