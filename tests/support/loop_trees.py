@@ -19,9 +19,8 @@ def write_loops(computation, *loops, held=0, past=False):
     loops = [over(*one) for one in loops]
     body = nest_loops(loops[len(loops) - held :], (Do(),))
     if held:
-        body = (
-            Buffer(0, find_references(computation, *computation.stages)[0], "registers", "", body),
-        )
+        holds = find_references(computation, *computation.stages)[0]
+        body = (Buffer(0, holds, "registers", "register", body),)
     body = nest_loops(loops[: len(loops) - held], body)
     return write_program(computation, LoopTree((), body, "stream" if past else "store"))
 
@@ -39,9 +38,7 @@ def draw_tree(computation, rng, lanes):
         works.append(Work(found, extents, found[0].element))
     shared = draw_shared(stages, rng)
     body = tuple(
-        node
-        for at in range(len(stages))
-        for node in draw_nest(computation, at, rng, lanes, (shared,))
+        node for at in range(len(stages)) for node in draw_nest(computation, at, rng, lanes, shared)
     )
     if shared:
         kind = "threads" if rng.random() < 0.5 else "serial"
@@ -63,9 +60,9 @@ def draw_shared(stages, rng):
 
 
 def draw_nest(computation, at, rng, lanes, done):
-    """The loops of one stage over the letters that are not done."""
+    """The loops of one stage, but for one over a letter that is done, if any is."""
     stage = computation.stages[at]
-    output = [x for x in stage.output if x not in done]
+    output = [x for x in stage.output if x != done]
     held = stage.reduction is not None and output and rng.random() < 0.6
     if held:
         outer, inner = draw_held(stage.reduction.over, output, rng, lanes)
@@ -73,7 +70,7 @@ def draw_nest(computation, at, rng, lanes, done):
         sums = stage.reduction.over if stage.reduction else ()
         letters = stage.letters if stage.update is not None else (*output, *sums)
         outer, inner = draw_loops(computation.sizes, letters, rng, lanes)
-    alone = not any(done) and stage.update is None
+    alone = not done and stage.update is None
     if alone and outer and outer[0].letter in output and rng.random() < 0.7:
         outer = [replace(outer[0], kind="threads"), *outer[1:]]
     body = nest_loops(inner, (Do(at),))
