@@ -1,10 +1,14 @@
-"""Loop programs as values: loops, what is computed in them, and rooms for what they keep."""
+"""Loop programs as values: loops, what is computed in them, and rooms for what they keep.
+
+What is planned and priced is a loop tree. A program is the form that lowering takes of one, with
+all that follows from the statements written down: bounds, starts, holds, guards and barriers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine, Condition
@@ -164,10 +168,14 @@ class Barrier:
 Node = Loop | Compute | Start | Hold | Guard | Buffer | Barrier
 """A part of a program."""
 
+N = TypeVar("N")
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How a computation runs.
+    """How a computation runs, with bounds that are explicit.
+
+    `nests.programs.write_program` derives it from a loop tree; no plan keeps one.
 
     Parameters
     ----------
@@ -199,9 +207,8 @@ class Program:
         return tuple(list_nodes(self.body))
 
 
-def list_nodes(body: Iterable[Node]) -> Iterator[Node]:
-    """Yield all parts of some parts, each before those within it."""
+def list_nodes(body: Iterable[N]) -> Iterator[N]:
+    """Yield all parts of parts of a program, or of a loop tree, each before those within it."""
     for node in body:
         yield node
-        if not isinstance(node, Compute | Start | Barrier):
-            yield from list_nodes(node.body)
+        yield from list_nodes(getattr(node, "body", ()))

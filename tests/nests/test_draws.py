@@ -9,12 +9,12 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
-from tilesolve.nests.arithmetic import arithmetic_seconds, count_trips
+from tilesolve.model.nest import tile_counts
+from tilesolve.nests.arithmetic import arithmetic_seconds
 from tilesolve.nests.draws import draw_tilings
-from tilesolve.nests.loops import LoopItem
-from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
+from tilesolve.nests.shapes import make_tree, over
 from tilesolve.nests.solutions import SolvedNest
 
 MACHINE = Machine.load("i7-6700k")
@@ -54,7 +54,7 @@ def test_few_tilings_are_all_that_there_are():
 
 @given(st.integers(1, 40), st.lists(st.integers(1, 20), min_size=1, max_size=3), st.integers(1, 8))
 def test_trips_are_those_of_loops_run_one_by_one(extent, steps, lanes):
-    """Tiles that end early have shorter loops within them."""
+    """Tiles that end early have shorter loops within them; vectors may be longer than tiles."""
     steps = sorted(steps, reverse=True)
 
     def run(low, high, left):
@@ -63,13 +63,17 @@ def test_trips_are_those_of_loops_run_one_by_one(extent, steps, lanes):
             return len(range(low, high, first * lanes))
         return sum(run(at, min(at + first, high), rest) for at in range(low, high, first))
 
-    assert count_trips(extent, steps, lanes) == run(0, extent, steps)
+    sizes = [steps[-1] * lanes, *steps[-2::-1], extent]
+    assert tile_counts(sizes)[0] == run(0, extent, steps)
 
 
-def product(*items, held=3):
-    """A product of 96 on a side, by loops with the last ones held."""
-    nest = LoopNest(tuple(LoopItem(*one) for one in items), held)
-    return arithmetic_seconds(bound(MATMUL, 96, "float32"), nest, MACHINE)
+def product(*loops, held=3, threads=1):
+    """What a product of 96 on a side takes, by loops of which the last ones are held."""
+    computation = bound(MATMUL, 96, "float32")
+    request = NestRequest(computation, MACHINE, threads)
+    return arithmetic_seconds(
+        computation, make_tree(request, [over(*one) for one in loops], held), MACHINE
+    )
 
 
 def test_few_sums_in_registers_wait_for_one_another():
@@ -93,16 +97,8 @@ def test_sums_that_are_held_for_few_steps_cost_calls():
 
 def test_threads_share_trips_as_evenly_as_they_go():
     """Three threads take as long for four tiles as two do."""
-    items = (("i", 24, "threads"), ("i", 6), ("j", 16), ("k",))
-    nest = LoopNest(
-        (
-            *(LoopItem(*one) for one in items),
-            LoopItem("i", 1, "unrolled"),
-            LoopItem("j", 1, "vector"),
-        ),
-        3,
-    )
-    computation = bound(MATMUL, 96, "float32")
-    one, two, three = (arithmetic_seconds(computation, nest, MACHINE, n) for n in (1, 2, 3))
+    loops = (("i", 24, "threads"), ("i", 6), ("j", 16), ("k",))
+    inner = (("i", 1, "unrolled"), ("j", 1, "vector"))
+    one, two, three = (product(*loops, *inner, threads=n) for n in (1, 2, 3))
     assert two == pytest.approx(one / 2)
     assert three == pytest.approx(two)

@@ -135,8 +135,10 @@ def change(data, place, value):
         (TRIANGLE, ["solutions", 0, "places", 0, 1, "i"], -1, "a block of .* lies outside of"),
         (TRIANGLE, ["solutions", 0, "places", 0, 0], 99, "a damaged plan: IndexError"),
         (TRIANGLE, ["solutions", 0, "begun"], -1, "-1 of .* blocks begin elements"),
-        (CASES[5], ["solutions", 0, "loops", "items", 0, "step"], "8", "'8' is no int"),
-        (CASES[5], ["solutions", 0, "loops", "items", 0, "kind"], "warp", "'warp' is no"),
+        (CASES[5], ["solutions", 0, "loops", "loops", 0, 1], "8", "'8' is no int"),
+        (CASES[5], ["solutions", 0, "loops", "loops", 0, 2], "warp", "'warp' is no"),
+        (CASES[5], ["solutions", 0, "loops", "loops", 3, 0], "y", "no loop of .* walks x"),
+        (CASES[5], ["solutions", 0, "loops", "called"], 9, "no call has 9 of the loops"),
         (CASES[5], ["solutions", 0, "tiles"], [], r"\[\] is no"),
     ],
 )
@@ -150,8 +152,8 @@ def test_parts_that_do_not_fit_are_refused(case, place, value, message):
 def test_changes_that_fit_are_read():
     """Without its checksum a plan may be changed on purpose: other loops compute the same."""
     data = json.loads(make(CASES[5]).to_json())
-    loops = data["solutions"][0]["loops"]["items"]
-    assert loops[0]["step"] > 64
-    found = NestPlan.from_json(change(data, ["solutions", 0, "loops", "items", 0, "step"], 64))
+    loops = data["solutions"][0]["loops"]["loops"]
+    assert loops[0][1] > 64
+    found = NestPlan.from_json(change(data, ["solutions", 0, "loops", "loops", 0, 1], 64))
     first, second = (np.arange(360_000, dtype="int32").reshape(600, 600) * n for n in (7, 11))
     np.testing.assert_array_equal(found(first, second), first.T & second)

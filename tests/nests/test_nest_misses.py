@@ -14,8 +14,9 @@ from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.machine.model import Machine
 from tilesolve.nests.price import price_nest
 from tilesolve.nests.programs import write_program
+from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import make_setting
-from tilesolve.nests.shapes import tiled_nest
+from tilesolve.nests.shapes import tiled_tree
 from tilesolve.nests.temporal import TemporalTiles, list_boundary_loops, order_loops
 from tilesolve.simulation.cache_simulator import CacheShape
 
@@ -44,7 +45,7 @@ STATEMENTS = (
 
 
 def draw_nest(rng, most_columns=5 * COLUMNS):
-    """A statement with extents, and loops of tiles that fit both caches; None if none was found."""
+    """A statement with extents, and tiles that fit both caches; None if none were found."""
     text, low, high = rng.choice(STATEMENTS)
     stages = parse_stages(text)
     column = stages[0].output[-1]
@@ -64,7 +65,7 @@ def draw_nest(rng, most_columns=5 * COLUMNS):
         if setting.fits(tiles, ends.outermost_point, None):
             orders = order_loops(setting, ends, tiles)
             found = TemporalTiles(ends, tiles, 0.0, *orders)
-            return computation, tiled_nest(stages[0], sizes, found)
+            return computation, found
     return None
 
 
@@ -73,9 +74,10 @@ def compare(rng):
     drawn = None
     while drawn is None:
         drawn = draw_nest(rng)
-    computation, nest = with_gaps(drawn[0], rng.randint(48, 80)), drawn[1]
-    found = count_misses(trace_nest(computation, nest), (NEAR, FAR))
-    cost = price_nest(computation, nest, MACHINE)
+    computation = with_gaps(drawn[0], rng.randint(48, 80))
+    tree = tiled_tree(NestRequest(computation, MACHINE, mode="thesis"), drawn[1])
+    found = count_misses(trace_nest(computation, tree), (NEAR, FAR))
+    cost = price_nest(computation, tree, MACHINE)
     return [sum(level.moved) / LINE / n for level, n in zip(cost.levels[1:3], found, strict=True)]
 
 
@@ -105,7 +107,7 @@ def test_the_addresses_are_those_that_the_program_touches(text):
     ends = next(iter(list_boundary_loops(setting)))
     tiles = {x: max(n // 2, 1) for x, n in computation.sizes.items()}
     found = TemporalTiles(ends, tiles, 0.0, *order_loops(setting, ends, tiles))
-    nest = tiled_nest(stage, dict(computation.sizes), found)
+    tree = tiled_tree(NestRequest(computation, MACHINE, mode="thesis"), found)
     bases, at = {}, 0
     for array in computation.arrays:
         bases[array.name] = at
@@ -117,6 +119,6 @@ def test_the_addresses_are_those_that_the_program_touches(text):
             touched.append(bases[name] + 4 * number)
 
     arrays = {x: np.ones(computation.array(x).shape, "float32") for x in computation.inputs}
-    interpret(write_program(computation, nest), arrays, trace=trace)
-    points = trace_nest(computation, nest).reshape(-1, 3)
+    interpret(write_program(computation, tree), arrays, trace=trace)
+    points = trace_nest(computation, tree).reshape(-1, 3)
     assert np.array_equal(np.sort(np.reshape(touched, (-1, 3))), np.sort(points))

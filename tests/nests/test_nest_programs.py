@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.points import Points
+from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.nest_suites import nest_suite
 from tilesolve.contractions.statements.parse import parse_stages
@@ -15,7 +16,9 @@ from tilesolve.kernels.codegen.object_code import TargetCpu
 from tilesolve.kernels.programs.compiled_program import compile_program, program_assembly
 from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.machine.model import Machine
+from tilesolve.model.loop_tree import Buffer, Loop
 from tilesolve.nests.planning import solve_nest
+from tilesolve.nests.programs import write_program
 from tilesolve.nests.request import NestRequest
 
 MACHINE = Machine.load("i7-6700k")
@@ -154,6 +157,20 @@ def test_machine_code_of_the_suite_gives_what_einsum_gives(name):
         "gemm": lambda: 0.5 * wide["C"] + 1.5 * (wide["A"] @ wide["B"]),
     }[name]()
     assert np.allclose(kept[computation.output.name], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("layout", ["panels", "windows", "prepared", "ring"])
+def test_what_nothing_fills_yet_has_no_program(layout):
+    """Copies and rings, and trees that stand for many nests."""
+    computation = bound("o[x] = A[x] + 1", "", "x=30")
+    (solution,) = plan_nest(NestRequest(computation, MACHINE, mode="plain"))
+    tree = solution.loops
+    buffer = Buffer(1, tree.works[0].accesses[1], layout, "L2", tree.body)
+    with pytest.raises(SpecError, match=layout):
+        write_program(computation, replace(tree, body=(buffer,)))
+    many = Loop("x", np.array([8, 16]), tree.body)
+    with pytest.raises(SpecError, match="no number"):
+        write_program(computation, replace(tree, body=(many,)))
 
 
 @pytest.mark.parametrize("cpu", [("haswell", 256), ("znver4", 512)])

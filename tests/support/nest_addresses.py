@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesolve.contractions.statements.computation import Computation
-from tilesolve.nests.loops import LoopItem
-from tilesolve.nests.programs import LoopNest
+from tilesolve.model.loop_tree import Loop, LoopTree
 from tilesolve.packing.sizes import PAGE_BYTES
 from tilesolve.simulation.cache_simulator import Caches, CacheShape, access, caches, lean
 
@@ -38,7 +37,7 @@ def with_gaps(computation: Computation, gap: int) -> Computation:
     return replace(computation, arrays=tuple(arrays))
 
 
-def trace_nest(computation: Computation, nest: LoopNest) -> Ints:
+def trace_nest(computation: Computation, tree: LoopTree) -> Ints:
     """Return the addresses that a nest touches: at each point those of its reads, then its output.
 
     Arrays begin on pages.
@@ -50,7 +49,7 @@ def trace_nest(computation: Computation, nest: LoopNest) -> Ints:
         at += (-(-array.bytes // PAGE_BYTES) + 1) * PAGE_BYTES
     found = []
     box = {x: (0, n) for x, n in computation.sizes.items()}
-    for point in _points(nest.items, box):
+    for point in _points(tree.loops, box):
         columns = []
         for read in (*stage.reads, stage.target):
             array = computation.array(read.array)
@@ -63,18 +62,16 @@ def trace_nest(computation: Computation, nest: LoopNest) -> Ints:
     return np.concatenate(found)
 
 
-def _points(
-    items: Sequence[LoopItem], box: Mapping[str, tuple[int, int]]
-) -> Iterator[dict[str, Ints]]:
+def _points(loops: Sequence[Loop], box: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, Ints]]:
     """Yield the points of a nest in order, those of loops without tiles as arrays."""
-    if all(item.step == 1 for item in items):
-        ranges = [np.arange(*box[item.letter]) for item in items]
-        grid = np.meshgrid(*ranges, indexing="ij")
-        yield {item.letter: one.ravel() for item, one in zip(items, grid, strict=True)} | {
-            x: np.array([low]) for x, (low, _) in box.items() if x not in {i.letter for i in items}
+    if all(loop.single for loop in loops):
+        letters = [loop.letter for loop in loops]
+        grid = np.meshgrid(*(np.arange(*box[x]) for x in letters), indexing="ij")
+        yield {x: one.ravel() for x, one in zip(letters, grid, strict=True)} | {
+            x: np.array([low]) for x, (low, _) in box.items() if x not in letters
         }
         return
-    first, *rest = items
+    first, *rest = loops
     low, high = box[first.letter]
     for start in range(low, high, first.step):
         yield from _points(rest, {**box, first.letter: (start, min(start + first.step, high))})

@@ -8,19 +8,17 @@ symbols: then prices are the terms of a program.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles
+from tilesolve.kernels.programs.program import Kind, list_nodes
 from tilesolve.model.access import Access, Box, Size, access_of, accesses_of
 from tilesolve.model.copies import panel_tensor, repeats_elements
 from tilesolve.model.nest import CopyKind, Nest, Output
 from tilesolve.packing.cover import CellSequence
-
-Kind = Literal["serial", "vector", "unrolled", "threads"]
-"""How the trips of a loop run: one after another, as lanes, written out, or by several threads."""
 
 Layout = Literal["registers", "panels", "windows", "prepared", "ring"]
 """What a buffer is: registers; micro-panels; a copy of windows, which has each element of the tile
@@ -73,6 +71,22 @@ class Loop:
     body: tuple[Node, ...]
     kind: Kind = "serial"
     fills: str = ""
+
+    @property
+    def single(self) -> bool:
+        """Whether each trip is one iteration."""
+        return isinstance(self.step, int) and self.step == 1
+
+    @property
+    def name(self) -> str:
+        """Of the loop: its letter, and how far trips are apart if that is further than one.
+
+        Examples
+        --------
+        >>> Loop("j", 64, ()).name, Loop("j", 1, ()).name
+        ('j_64', 'j')
+        """
+        return self.letter if self.single else f"{self.letter}_{self.step}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +148,37 @@ class LoopTree:
     body: tuple[Node, ...]
     output: Output = "accumulate"
     threads: int = 1
-    cells: Mapping[str, CellSequence] = field(default_factory=dict)
+    cells: Mapping[str, CellSequence] = field(default_factory=dict, hash=False)
     aligned: bool = True
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """All its loops, each before those within it."""
+        return tuple(list_loops(self.body))
+
+    def letter_of(self, kind: Kind) -> str | None:
+        """Return the letter of the first loop of a kind; None for none."""
+        return next((loop.letter for loop in self.loops if loop.kind == kind), None)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self.works, self.body, 0))
+
+
+def list_loops(nodes: Sequence[Node]) -> Iterator[Loop]:
+    """Yield all loops of some nodes, each before those within it."""
+    return (node for node in list_nodes(nodes) if isinstance(node, Loop))
+
+
+def list_works(nodes: Sequence[Node]) -> list[int]:
+    """Return the works of some nodes, in order."""
+    return [node.work for node in list_nodes(nodes) if isinstance(node, Do)]
+
+
+def nest_loops(loops: Sequence[Loop], body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return loops within one another, outermost first, around a body instead of their own."""
+    for loop in reversed(loops):
+        body = (replace(loop, body=body),)
+    return body
 
 
 def tree_of_bands(

@@ -62,7 +62,8 @@ def blend(share: Truth | float, yes: Q, no: Q) -> Q:
     (8.0, 10.0)
     """
     if isinstance(share, float):
-        return share * yes + (1 - share) * no  # type: ignore[operator,no-any-return]
+        mixed: Any = share * yes + (1 - share) * no  # type: ignore[operator]
+        return mixed  # type: ignore[no-any-return]
     return choose(share, yes, no)
 
 

@@ -9,9 +9,13 @@ from math import ceil, log2, prod
 import numpy as np
 
 from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.kernels.programs.program import list_nodes
 from tilesolve.machine.model import Machine
-from tilesolve.nests.loops import LoopItem
-from tilesolve.nests.programs import LoopNest
+from tilesolve.model.loop_tree import Buffer, Loop, LoopTree, list_loops
+from tilesolve.model.nest import tile_counts
+from tilesolve.nests.loops import step_of
+from tilesolve.nests.programs import holds_sums, walks_vectors
 
 
 def lanes_of(dtype: str, machine: Machine) -> int:
@@ -25,37 +29,8 @@ def lanes_of(dtype: str, machine: Machine) -> int:
     return max(machine.vector_bits // (8 * np.dtype(dtype).itemsize), 1)
 
 
-def count_trips(extent: int, steps: Sequence[int], lanes: int = 1) -> int:
-    """Return how often the innermost of a letter's loops comes round, tiles at ends cut short.
-
-    Parameters
-    ----------
-    extent
-        Of the letter.
-    steps
-        Of its loops, outermost first.
-    lanes
-        Values that the innermost one takes at once; the last vector of a tile may have fewer.
-
-    Examples
-    --------
-    >>> [count_trips(10, steps) for steps in ([], [4], [4, 3])], count_trips(10, [6, 1], 4)
-    ([1, 3, 5], 3)
-    """
-    if not steps:
-        return 1
-    first, *rest = steps
-    if not rest:
-        return ceil(extent / (first * lanes))
-    whole, left = divmod(extent, first)
-    last = count_trips(left, rest, lanes) if left else 0
-    return whole * count_trips(first, rest, lanes) + last
-
-
-def arithmetic_seconds(
-    computation: Computation, nest: LoopNest, machine: Machine, threads: int = 1
-) -> float:
-    """Return what one of some threads takes for its points, were all they need in L1.
+def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machine) -> float:
+    """Return what one of the threads takes for its points, were all they need in L1.
 
     A vector of sums takes a slot for each two operations. Sums that registers hold wait for the
     ones before: a step takes as long as an addition does at least. Each time that others are held
@@ -64,69 +39,71 @@ def arithmetic_seconds(
 
     Parameters
     ----------
-    computation, nest
+    computation, tree
         A statement, without its region, and its loops.
-    machine, threads
+    machine
         Who computes.
     """
-    (stage,) = computation.stages
+    (stage,), threads = computation.stages, tree.threads
     dtype = computation.output.dtype
     lanes, real = lanes_of(dtype, machine), np.dtype(dtype).itemsize == np.dtype("float64").itemsize
     slot = 2 * lanes * threads / machine.peak("float64" if real else "float32", threads)
     work = max(stage.term.work, 1) / 2 * slot
-    trips = _Trips(nest, computation.sizes, lanes)
+    trips = _Trips(stage, tree, computation.sizes, lanes)
     cycle, costs = 1 / machine.frequency, machine.costs
-    if not nest.held:
-        starts = trips.count([one for one in nest.items if one.letter != trips.vector])
-        seconds = trips.count(nest.items) * work + starts * costs.tile_cycles * cycle
-        return seconds * trips.share_of_thread(threads)
-    outer = nest.items[: -nest.held]
-    sums = trips.held([one for one in nest.items[-nest.held :] if one.letter in stage.output])
+    (outer, held), vector = trips.divide(), tree.letter_of("vector")
+    if not held:
+        starts = trips.count([one for one in outer if one.letter != vector])
+        seconds = trips.count(outer) * work + starts * costs.tile_cycles * cycle
+        return seconds * trips.share_of_thread()
+    sums = trips.held([one for one in held if one.letter in stage.output])
     blocks = trips.count([one for one in outer if one.letter in stage.output])
-    steps = blocks * trips.count([one for one in nest.items if one.letter in stage.summed])
+    steps = blocks * trips.count([one for one in (*outer, *held) if one.letter in stage.summed])
     calls, call = trips.count(outer), costs.call_cycles * cycle
-    if trips.vector in stage.summed:
+    if vector in stage.summed:
         steps += calls  # what is left behind whole vectors
         call += sums * 2 * log2(lanes) * slot  # lanes are put together
     seconds = steps * max(sums * work, machine.fma_latency * cycle) + calls * call
-    return seconds * trips.share_of_thread(threads)
+    return seconds * trips.share_of_thread()
 
 
 @dataclass(frozen=True, slots=True)
 class _Trips:
-    """How often loops of a nest come round."""
+    """How often loops of a tree come round."""
 
-    nest: LoopNest
+    stage: Stage
+    tree: LoopTree
     extents: Mapping[str, int]
     lanes: int
 
-    @property
-    def vector(self) -> str | None:
-        """The letter along which vectors lie."""
-        return next((item.letter for item in self.nest.items if item.kind == "vector"), None)
+    def divide(self) -> tuple[list[Loop], list[Loop]]:
+        """Return the loops outside of those over which registers hold sums, and these."""
+        bodies = [one.body for one in list_nodes(self.tree.body) if isinstance(one, Buffer)]
+        held = [one for body in bodies if holds_sums(self.stage, body) for one in list_loops(body)]
+        outer = self.tree.loops[: len(self.tree.loops) - len(held)]
+        return [one for one in outer if not walks_vectors(self.stage, one)], held
 
-    def count(self, items: Sequence[LoopItem]) -> int:
-        """Return how often the innermost of some loops comes round, others left out."""
-        return prod(
-            count_trips(
-                self.extents[letter],
-                [one.step for one in items if one.letter == letter],
-                self.lanes if LoopItem(letter, 1, "vector") in items else 1,
-            )
-            for letter in dict.fromkeys(one.letter for one in items)
-        )
+    def count(self, loops: Sequence[Loop]) -> int:
+        """Return how often the innermost of some loops comes round, others left out.
 
-    def held(self, items: Sequence[LoopItem]) -> int:
+        Tiles at ends are cut short, and the last vector of a tile may have fewer elements.
+        """
+        sizes = {one.letter: [self.extents[one.letter]] for one in loops}
+        for one in loops:
+            sizes[one.letter].insert(0, step_of(one) * (self.lanes if one.kind == "vector" else 1))
+        return prod(tile_counts(found)[0] for found in sizes.values())
+
+    def held(self, loops: Sequence[Loop]) -> int:
         """Return how many vectors of sums some innermost loops of the output hold."""
         found = 1
-        for one in items:
-            around = [item.step for item in self.nest.items if item.letter == one.letter][:-1]
+        for one in loops:
+            around = [step_of(loop) for loop in self.tree.loops if loop.letter == one.letter][:-1]
             side = min([self.extents[one.letter], *around])
             found *= ceil(side / self.lanes) if one.kind == "vector" else side
         return found
 
-    def share_of_thread(self, threads: int) -> float:
-        """Return the share of all trips that the busiest of some threads has."""
-        divided = [item for item in self.nest.items if item.kind == "threads"]
+    def share_of_thread(self) -> float:
+        """Return the share of all trips that the busiest thread has."""
+        divided = [loop for loop in self.tree.loops if loop.kind == "threads"]
         trips = self.count(divided)
-        return ceil(trips / threads) / trips if divided else 1.0
+        return ceil(trips / self.tree.threads) / trips if divided else 1.0

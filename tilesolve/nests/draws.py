@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tilesolve.nests.classify import NestClass
@@ -11,7 +10,7 @@ from tilesolve.nests.loop_choice import price_loops
 from tilesolve.nests.planning import plan_loops
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
-from tilesolve.nests.shapes import tiled_nest
+from tilesolve.nests.shapes import tiled_tree
 from tilesolve.nests.solutions import LoopSolution
 from tilesolve.nests.temporal import TemporalTiles, cost_of, list_boundary_loops, order_loops
 
@@ -62,28 +61,19 @@ def draw_tilings(
     return list(found.values())
 
 
-def price_tilings(solutions: Sequence[LoopSolution]) -> float:
-    """Return the seconds that nests are compared by, of all statements together."""
-    return sum(
-        one.request.score(price_loops(one.request, one.loops, bool(one.non_temporal)))
-        for one in solutions
-    )
-
-
 def _draw_loops(solution: LoopSolution, rng: random.Random) -> LoopSolution:
     """Return a solution with random tiles."""
-    request, statement = solution.request, solution.statement
-    computation, threads = request.computation, request.threads
-    found = _draw_tiles(make_setting(computation, statement, request.machine, threads), rng)
-    sizes = dict(computation.sizes)
-    nest = tiled_nest(statement, sizes, found, threads=threads, lanes=request.lanes)
+    request = solution.request
+    setting = make_setting(request.computation, request.statement, request.machine, request.threads)
+    found = _draw_tiles(setting, rng)
+    tree = tiled_tree(request, found)
     return replace(
         solution,
         why="its tiles are drawn",
         tiles=dict(found.tiles),
-        loops=nest,
+        loops=tree,
         capped_by="",
-        cost=price_loops(request, nest, False),
+        cost=price_loops(request, tree),
     )
 
 

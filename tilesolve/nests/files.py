@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation, bind_stages
 from tilesolve.contractions.statements.parse import parse_conditions, parse_stages
+from tilesolve.kernels.programs.program import Kind, list_nodes
+from tilesolve.model.loop_tree import (
+    Call,
+    LoopTree,
+    Node,
+    list_loops,
+    nest_loops,
+)
+from tilesolve.model.nest import Output
+from tilesolve.nests.shapes import make_tree, over
 from tilesolve.nests.solutions import (
     BlockSolution,
     ContractionSolution,
+    LoopSolution,
     NestSolution,
     SolvedNest,
 )
@@ -37,6 +48,7 @@ Those before the fifth one had the request and the loops as text, by which they 
 """
 
 Arrays = Mapping[str, ArrayInfo]
+_S = TypeVar("_S", bound=NestSolution)
 
 
 def dump_nest(solution: SolvedNest) -> str:
@@ -63,6 +75,7 @@ def load_nest(text: str) -> SolvedNest:
     with refuse_damage():
         rest = {name: one for name, one in data.items() if name not in ("format", "holds")}
         found = VALUES.read(SolvedNest, rest)
+        found = replace(found, solutions=tuple(map(_with_works, found.solutions)))
         _check_nest(found)
         return found
 
@@ -94,6 +107,46 @@ def _read_computation(data: Mapping[str, Any]) -> Computation:
     return bind_stages(stages, data["sizes"], data["dtypes"], shapes)
 
 
+def _write_tree(tree: LoopTree) -> dict[str, Any]:
+    """Return loops, how many of them a call has, and whether the output goes past the caches."""
+    call = next((one for one in list_nodes(tree.body) if isinstance(one, Call)), None)
+    return {
+        "loops": [[loop.letter, loop.step, loop.kind] for loop in tree.loops],
+        "called": len(list(list_loops((call,)))) if call else 0,
+        "streamed": tree.output == "stream",
+    }
+
+
+def _read_tree(data: Mapping[str, Any]) -> LoopTree:
+    """Return loops without the works that they do: the statement of their solution says these."""
+    loops = VALUES.read(tuple[tuple[str, int, Kind], ...], data["loops"])
+    called = VALUES.read(int, data["called"])
+    if not 0 <= called <= len(loops) or any(step < 1 for _, step, _ in loops):
+        raise ValueError(f"no call has {called} of the loops {loops}")
+    items = [over(*one) for one in loops]
+    body: tuple[Node, ...] = (Call(nest_loops(items[len(loops) - called :], ())),)
+    output: Output = "stream" if VALUES.read(bool, data["streamed"]) else "store"
+    return LoopTree((), nest_loops(items[: len(loops) - called], body), output)
+
+
+def _with_works(solution: _S) -> _S:
+    """Return a solution whose loops do what its statement says."""
+    if isinstance(solution, LoopSolution):
+        read = _write_tree(solution.loops)
+        loops = [over(*one) for one in read["loops"]]
+        tree = make_tree(solution.request, loops, read["called"], streamed=read["streamed"])
+        stage = solution.statement
+        alone = stage.reduction is None and stage.update is None
+        needed = {*stage.output, *(() if alone else stage.summed)}
+        if lacking := sorted(needed - {loop.letter for loop in tree.loops if loop.single}):
+            raise PlanError(f"no loop of {stage} walks {', '.join(lacking)}")
+        return replace(solution, loops=tree)
+    if isinstance(solution, BlockSolution):
+        kinds = tuple(tuple(map(_with_works, kind)) for kind in solution.kinds)
+        return replace(solution, kinds=kinds)
+    return solution
+
+
 def _read_plan(data: Mapping[str, Any]) -> Plan:
     return Plan(load_data(data, read_machine(data["machine"])))
 
@@ -101,6 +154,7 @@ def _read_plan(data: Mapping[str, Any]) -> Plan:
 CODECS_OF_NESTS: Mapping[type, Codec] = {
     **CODECS,
     Computation: (_write_computation, _read_computation),
+    LoopTree: (_write_tree, _read_tree),
     Plan: (lambda plan: dump_data(plan.solution), _read_plan),
 }
 """What is written otherwise than field by field."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tilesolve.constants.policy import NEST_ENUMERATED_LETTERS
+from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
 from tilesolve.nests.classify import NestClass, is_written_once, tile_class
 from tilesolve.nests.price import has_whole_lines, price_nest
-from tilesolve.nests.programs import LoopNest, plain_nest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
-from tilesolve.nests.shapes import spatial_nest, tiled_nest, untiled_nest
+from tilesolve.nests.shapes import plain_tree, spatial_tree, tiled_tree, untiled_tree
 from tilesolve.nests.solutions import LoopSolution
 from tilesolve.nests.spatial import block_tiles, spatial_tiles
 from tilesolve.nests.temporal import TemporalTiles, enumerate_tiles
@@ -26,7 +26,7 @@ class LoopCandidate:
 
     Parameters
     ----------
-    nest
+    tree
         The loops.
     why
         The reason for their tiles, or for none.
@@ -36,7 +36,7 @@ class LoopCandidate:
         Returns the array and the cache that keep tiles from being larger, or nothing.
     """
 
-    nest: LoopNest
+    tree: LoopTree
     why: str
     tiles: Mapping[str, int] = field(default_factory=dict)
     name_limit: Callable[[], str] = str
@@ -47,44 +47,39 @@ def choose_loops(request: NestRequest) -> LoopSolution:
 
     Its output goes past the caches where that costs less.
     """
-    kind = tile_class(request.statement)
+
+    def score(priced: tuple[Price, LoopCandidate]) -> float:
+        return request.score(priced[0])
+
+    kind, thesis = tile_class(request.statement), request.mode == "thesis"
     reason, streamed = _untiled_reason(request, kind), _streams(request, kind)
     tiled = [] if reason else list(STRATEGIES[kind](request, streamed))
-    found = tiled or [LoopCandidate(_untiled_nest(request), reason or "no tile fits the caches")]
-    count = 1 if request.mode == "thesis" else len(found)
-    cost, best = min(
-        ((price_loops(request, one.nest, streamed), one) for one in found[:count]),
-        key=lambda pair: request.score(pair[0]),
-    )
-    if streamed and request.mode != "thesis":
-        cached = price_loops(request, best.nest, False)
-        if request.score(cached) <= request.score(cost):
-            streamed, cost = False, cached
+    untiled = LoopCandidate(_untiled_tree(request, streamed), reason or "no tile fits the caches")
+    found = tiled or [untiled]
+    priced = [(price_loops(request, one.tree), one) for one in found[: 1 if thesis else None]]
+    best = min(priced, key=score)
+    if best[1].tree.output == "stream" and not thesis:
+        cached = replace(best[1], tree=replace(best[1].tree, output="store"))
+        best = min((price_loops(request, cached.tree), cached), best, key=score)
     if tiled and kind is NestClass.TEMPORAL and request.mode == "default":
-        plain = _untiled_nest(request)
-        untiled = price_loops(request, plain, streamed)
-        if request.score(untiled) < request.score(cost):
-            best, cost = LoopCandidate(plain, "tiles would cost more than they save"), untiled
-    past = frozenset([request.statement.name] if streamed else [])
-    return LoopSolution(request, best.why, cost, best.nest, past, best.tiles, best.name_limit())
+        plain = replace(untiled, why="tiles would cost more than they save")
+        best = min(best, (price_loops(request, plain.tree), plain), key=score)
+    cost, one = best
+    return LoopSolution(request, one.why, cost, one.tree, one.tiles, one.name_limit())
 
 
-def price_loops(request: NestRequest, nest: LoopNest, streamed: bool) -> Price:
-    """Return what loops cost whose output goes past the caches, or not."""
-    return price_nest(
-        request.computation, nest, request.machine, request.threads, streamed=streamed
-    )
+def price_loops(request: NestRequest, tree: LoopTree) -> Price:
+    """Return what loops cost on the machine that they are for."""
+    return price_nest(request.computation, tree, request.machine)
 
 
 def yield_temporal(request: NestRequest, _: bool) -> Iterator[LoopCandidate]:
     """Yield loops whose tiles keep elements near that come back, the fewest misses first."""
-    setting, sizes = _make_setting(request), dict(request.computation.sizes)
-    lanes = request.lanes if request.mode == "default" else None
+    setting = _make_setting(request)
     for one in _find_tiles(setting):
-        nest = tiled_nest(request.statement, sizes, one, threads=request.threads, lanes=lanes)
         why = "elements come back: tiles keep them near"
         limit = partial(name_limit, setting, one.tiles, one.ends.outermost_point, one.ends.threads)
-        yield LoopCandidate(nest, why, dict(one.tiles), limit)
+        yield LoopCandidate(tiled_tree(request, one), why, dict(one.tiles), limit)
 
 
 def _find_tiles(setting: Setting) -> list[TemporalTiles]:
@@ -98,16 +93,13 @@ def _find_tiles(setting: Setting) -> list[TemporalTiles]:
 
 def yield_spatial(request: NestRequest, streamed: bool) -> Iterator[LoopCandidate]:
     """Yield loops whose tiles keep lines that are read across."""
-    setting, sizes = _make_setting(request), dict(request.computation.sizes)
-    lanes = request.lanes if request.mode == "default" else None
-    found = spatial_tiles(setting) if lanes is None else block_tiles(setting)
+    setting = _make_setting(request)
+    found = spatial_tiles(setting) if request.mode == "thesis" else block_tiles(setting)
     if found is None:
         return
-    if lanes is not None and streamed:
-        lanes = max(lanes, request.line)
-    nest = spatial_nest(request.statement, sizes, found, threads=request.threads, lanes=lanes)
+    tree = spatial_tree(request, found, streamed=streamed)
     why = "it reads across lines: tiles keep each line until all of it was used"
-    yield LoopCandidate(nest, why, {found.column: found.width, found.row: found.height})
+    yield LoopCandidate(tree, why, {found.column: found.width, found.row: found.height})
 
 
 STRATEGIES: Mapping[NestClass, Callable[[NestRequest, bool], Iterator[LoopCandidate]]] = {
@@ -163,13 +155,13 @@ def _make_setting(request: NestRequest) -> Setting:
     )
 
 
-def _untiled_nest(request: NestRequest) -> LoopNest:
+def _untiled_tree(request: NestRequest, streamed: bool) -> LoopTree:
     """Return the loops of a statement without tiles, as good as they get."""
-    stage, sizes = request.statement, dict(request.computation.sizes)
+    stage = request.statement
     sums = stage.reduction is not None and stage.output and request.computation.points(stage)
     if sums and request.mode not in ("thesis", "plain"):
-        return untiled_nest(stage, sizes, request.threads, request.line, request.lanes)
-    return plain_nest(stage, sizes, request.threads, request.line)
+        return untiled_tree(request)
+    return plain_tree(request, streamed=streamed)
 
 
 def _streams(request: NestRequest, kind: NestClass) -> bool:

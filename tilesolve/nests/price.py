@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from math import ceil, prod
 
 import numpy as np
@@ -13,95 +12,30 @@ from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Access, Box
-from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Node, Work
-from tilesolve.model.nest import Output
+from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import LevelPrice, Price, list_levels, price_levels
 from tilesolve.model.traffic import LevelView, count_traffic
 from tilesolve.nests.arithmetic import arithmetic_seconds
 from tilesolve.nests.interference import CacheSets, conflict_share
-from tilesolve.nests.loops import LoopItem
-from tilesolve.nests.programs import LoopNest
-from tilesolve.nests.references import find_references
 
 
-def price_nest(
-    computation: Computation,
-    nest: LoopNest,
-    machine: Machine,
-    threads: int = 1,
-    *,
-    streamed: bool = False,
-) -> Price:
-    """Return what a nest of loops costs each of some threads.
-
-    Parameters
-    ----------
-    computation, nest
-        A statement and its loops.
-    machine, threads
-        Who computes.
-    streamed
-        Whether the output goes past the caches.
-    """
+def price_nest(computation: Computation, tree: LoopTree, machine: Machine) -> Price:
+    """Return what the loops of a statement cost each of the threads."""
     (stage,) = computation.stages
-    places = list_levels(machine, threads)
+    places = list_levels(machine, tree.threads)
     if not computation.points(stage):
-        none = (0.0,) * len(find_references(computation, stage))
+        none = (0.0,) * len(tree.works[0].accesses)
         nothing = (LevelPrice(one.server, one.name, none, none, none, 0.0) for one in places)
         return Price(tuple(nothing), 0.0, 0.0, ())
-    tree = tree_of_loops(computation, nest, machine.vector_bits // 8, threads, streamed=streamed)
     found = count_traffic(tree, places, evicts=_evicts_itself(machine))
     region = region_share(stage, computation.sizes)
     levels = price_levels(places, found, region)
-    compute = region * arithmetic_seconds(computation, nest, machine, threads)
+    compute = region * arithmetic_seconds(computation, tree, machine)
     calls = region * float(found.calls)
+    streamed = tree.output == "stream"
     if streamed and not has_whole_lines(computation.output, machine.levels[0].line):
         compute += calls * machine.costs.shared_line_cycles / machine.frequency
     return Price(levels, compute, calls, ())
-
-
-def tree_of_loops(
-    computation: Computation,
-    nest: LoopNest,
-    vector_bytes: int,
-    threads: int = 1,
-    *,
-    streamed: bool = False,
-) -> LoopTree:
-    """Return the loops of a statement as a tree.
-
-    Loops that are written out around a vector loop run within its steps. What registers hold, or
-    else the vector loop and those written out around it, is one call.
-
-    Examples
-    --------
-    >>> from tilesolve.contractions.statements.computation import bind_stages
-    >>> from tilesolve.contractions.statements.parse import parse_stages
-    >>> found = bind_stages(parse_stages("C[i] += A[i,k]"), 8)
-    >>> nest = LoopNest((LoopItem("k"), LoopItem("i", 1, "vector")), held=2)
-    >>> print(tree_of_loops(found, nest, 32))
-    call:
-      C~[i] = registers of C:
-        for k step 1
-          for i step 1 [vector]
-            C[i] <- A[i,k]
-    """
-    (stage,) = computation.stages
-    accesses = find_references(computation, stage)
-    extents = tuple((x, computation.sizes[x]) for x in stage.letters)
-    items = _list_in_order(nest, vector_bytes // max(one.element for one in accesses))
-    loaded = tuple(_as_loaded(one, items, vector_bytes) for one in accesses)
-    work = Work(loaded, extents, accesses[0].element)
-    inside = nest.held or max(sum(one.kind in ("vector", "unrolled") for one in items), 1)
-    body: tuple[Node, ...] = (Do(),)
-    for number, item in enumerate(reversed(items), start=1):
-        body = (Loop(item.letter, item.step, body, item.kind),)
-        if number == inside:
-            body = (Call((Buffer(0, accesses[0], "registers", "register", body),)),)
-    output: Output = "stream" if streamed else "store"
-    if stage.reduction is not None:
-        output = "accumulate"
-    return LoopTree((work,), body, output, threads, aligned=False)
 
 
 def has_whole_lines(array: ArrayInfo, line: int) -> bool:
@@ -138,31 +72,6 @@ def region_share(stage: Stage, extents: Mapping[str, int]) -> float:
     for one in stage.where:
         found = found & one.holds(grid)
     return float(found.mean())
-
-
-def _list_in_order(nest: LoopNest, lanes: int) -> list[LoopItem]:
-    """Return loops as they run: those written out around a vector loop run within its steps."""
-    *outer, inner = nest.items or (None,)
-    if nest.held or inner is None or inner.kind != "vector" or lanes < 2:
-        return list(nest.items)
-    around: list[LoopItem] = []
-    while outer and outer[-1].kind == "unrolled":
-        around.insert(0, outer.pop())
-    return [*outer, *([LoopItem(inner.letter, lanes)] if around else []), *around, inner]
-
-
-def _as_loaded(access: Access, items: Sequence[LoopItem], vector_bytes: int) -> Access:
-    """Return an access with what registers take in for each element.
-
-    Lanes that lie apart are loaded one by one, each like a vector, unless rows that lie side by
-    side are written out around: then blocks are transposed.
-    """
-    vector = next((item.letter for item in items if item.kind == "vector"), None)
-    written_out = {item.letter for item in items if item.kind == "unrolled"}
-    apart = vector in access.letters and vector not in access.contiguous
-    if not apart or written_out.intersection(access.contiguous):
-        return access
-    return replace(access, loaded=vector_bytes)
 
 
 def _evicts_itself(machine: Machine) -> Callable[[Access, Box, LevelView], float]:

@@ -1,145 +1,171 @@
-"""Loop programs of single statements: tiled as was chosen, and without tiles."""
+"""Programs of loop trees: bounds, starts of sums, holds and guards follow from the statements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.statements.affine import Condition
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.program import (
+    Barrier,
     Compute,
     Guard,
     Hold,
-    Kind,
     Node,
     Program,
     Start,
 )
-from tilesolve.nests.loops import Around, LoopItem
+from tilesolve.model import loop_tree
+from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, list_loops, list_works
+from tilesolve.nests.loops import Around
 
 
-@dataclass(frozen=True, slots=True)
-class LoopNest:
-    """The loops of one statement.
-
-    Parameters
-    ----------
-    items
-        Outermost first.
-    held
-        How many of the innermost loops run while elements of a sum stay in registers: those over
-        letters of the sum, and those over elements of the output within them.
-    """
-
-    items: tuple[LoopItem, ...]
-    held: int = 0
-
-
-def write_program(
-    computation: Computation, nest: LoopNest, non_temporal: frozenset[str] = frozenset()
-) -> Program:
-    """Return the loop program of a computation of one statement.
+def write_program(computation: Computation, tree: LoopTree) -> Program:
+    """Return the loop program of a computation, whose stages are the works of a tree.
 
     A sum begins where the first loop over one of its letters stands: there all elements of the
     output that the loops within reach are set, unless registers hold them until they are done.
+    All threads wait for one another between parts that stand one after another.
+
+    Raises
+    ------
+    SpecError
+        If the tree has copies or rings, or stands for many nests.
 
     Examples
     --------
     >>> from tilesolve.contractions.statements.computation import bind_stages
     >>> from tilesolve.contractions.statements.parse import parse_stages
     >>> found = bind_stages(parse_stages("C[i] += A[i,k]"), 8)
-    >>> program = write_program(found, LoopNest((LoopItem("i"), LoopItem("k"))))
-    >>> [type(node).__name__ for node in program.nodes]
+    >>> tree = LoopTree((), (Loop("i", 1, (Loop("k", 1, (Do(),)),)),))
+    >>> [type(node).__name__ for node in write_program(found, tree).nodes]
     ['Loop', 'Start', 'Loop', 'Compute']
     """
-    (stage,) = computation.stages
-    always = [one for one in stage.where if not one.letters]
-    body = _Writer(computation, stage, nest).write(Around(computation.sizes), nest.items, False)
-    if always:
-        body = (Guard(tuple(always), body),)
-    if stage.update is not None:
-        body = (Start(0), *body)
-    return Program(computation, body, non_temporal)
+    stages = computation.stages
+    starts = [(Start(at),) for at, stage in enumerate(stages) if stage.update is not None]
+    around, writer = Around(computation.sizes), _Writer(stages)
+    parts = [*starts, *(writer.part(around, node, frozenset()) for node in tree.body)]
+    waits = (Barrier(),) if any(loop.kind == "threads" for loop in tree.loops) else ()
+    body: list[Node] = []
+    for part in parts:
+        body += (*waits, *part) if body else part
+    past = frozenset([computation.output.name] if tree.output == "stream" else [])
+    return Program(computation, tuple(body), past)
+
+
+def holds_sums(stage: Stage, nodes: Sequence[loop_tree.Node]) -> bool:
+    """Return whether registers hold sums of a statement while some nodes run.
+
+    They do where vectors of them are summed. A single sum the compiler keeps by itself.
+    """
+    loops = list(list_loops(nodes))
+    summed = any(loop.letter in stage.summed for loop in loops)
+    vectors = any(loop.kind == "vector" for loop in loops)
+    return stage.reduction is not None and summed and vectors
+
+
+def walks_vectors(stage: Stage, loop: Loop) -> bool:
+    """Return whether a loop goes over vectors, around loops that are written out around each.
+
+    A vector loop in such loops takes these steps by itself, so that programs have no loop for it.
+    """
+    loops = list(list_loops(loop.body))
+    around = {one.kind for one in loops[:-1]}
+    if not isinstance(loop.body[0], Call) or around != {"unrolled"}:
+        return False
+    inner = loops[-1].kind, loops[-1].letter
+    return inner == ("vector", loop.letter) and not holds_sums(stage, loop.body)
 
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """Writes the loops of a statement."""
-
-    computation: Computation
-    stage: Stage
-    nest: LoopNest
-
-    @property
-    def summed(self) -> tuple[str, ...]:
-        """The letters of the sum that are loops of the program."""
-        return self.stage.summed if self.stage.reduction is not None else ()
-
-    def write(self, around: Around, items: Sequence[LoopItem], begun: bool) -> tuple[Node, ...]:
-        """Return what runs at a place: the loops that are left, and what begins a sum."""
-        if not items:
-            return (Compute(0),)
-        if len(items) == self.nest.held:
-            anew = bool(self.summed) and not begun
-            return (Hold(0, self._loops(around, items, True), anew),)
-        if items[0].letter in self.summed and not begun:
-            return (*self._start(around, items), *self._loops(around, items, True))
-        return self._loops(around, items, begun)
-
-    def _loops(self, around: Around, items: Sequence[LoopItem], begun: bool) -> tuple[Node, ...]:
-        """Return the outermost of the loops, with all others in it."""
-        first, *rest = items
-        holding = len(items) <= self.nest.held
-        inner = around.within(first)
-        if holding:
-            body = self._loops(inner, rest, True) if rest else (Compute(0),)
-        else:
-            body = self.write(inner, rest, begun)
-        updates = self.stage.update is not None
-        conditions = self.stage.where if begun or updates else self.stage.bounds
-        return (around.loop(first, conditions, body),)
-
-    def _start(self, around: Around, items: Sequence[LoopItem]) -> tuple[Node, ...]:
-        """Return loops that begin the sum of all elements that the loops within reach."""
-        left = [item for item in items if item.letter in self.stage.output and item.step == 1]
-        return self._starts(around, left)
-
-    def _starts(self, around: Around, items: Sequence[LoopItem]) -> tuple[Node, ...]:
-        if not items:
-            return (Start(0),)
-        first, *rest = items
-        kind: Kind = "vector" if first.kind == "vector" and not rest else "serial"
-        plain = LoopItem(first.letter, 1, kind)
-        return (around.loop(plain, self.stage.bounds, self._starts(around.within(plain), rest)),)
-
-
-def plain_nest(stage: Stage, extents: dict[str, int], threads: int, line: int) -> LoopNest:
-    """Return the loops of a statement without tiles: threads outermost, a vector innermost.
+    """Writes the nodes of trees, each at its place among loops.
 
     Parameters
     ----------
-    stage, extents
-        The statement.
-    threads
-        Those that divide its first letter, or lines of its last one.
-    line
-        Elements of a line.
+    stages
+        The works.
+    holding
+        Whether registers hold a sum, which begins there.
     """
-    letters = list(stage.output)
-    summed = list(stage.summed) if stage.reduction is not None else []
-    if stage.update is not None or not letters:
-        return LoopNest(tuple(LoopItem(x) for x in (*letters, *summed, *_others(stage, letters))))
-    column = letters.pop()
-    items = [LoopItem(x) for x in (*letters, *summed)]
-    if threads > 1:
-        if letters and (extents[letters[0]] >= threads or extents[column] < threads * line):
-            items[0] = LoopItem(letters[0], 1, "threads")
-        elif (share := -(-extents[column] // threads)) > 1:
-            items.insert(0, LoopItem(column, -(-share // line) * line, "threads"))
-    return LoopNest((*items, LoopItem(column, 1, "vector")))
 
+    stages: tuple[Stage, ...]
+    holding: bool = False
 
-def _others(stage: Stage, letters: Sequence[str]) -> list[str]:
-    """Return the letters of an update that its left side lacks."""
-    return [x for x in stage.term.letters if x not in letters] if stage.update else []
+    def part(self, around: Around, node: loop_tree.Node, begun: frozenset[int]) -> tuple[Node, ...]:
+        """Return what runs beside others: where those conditions hold that no bound within does.
+
+        `begun` are the works whose sums are.
+        """
+        found = self.node(around, node, begun)
+        works = list_works((node,))
+        known = {loop.letter for loop in around.loops if loop.single}
+        conditions = [one for one in self.stages[works[0]].where if known.issuperset(one.letters)]
+        if len(works) > 1 or not conditions:
+            return found
+        return (Guard(tuple(conditions), found),)
+
+    def node(self, around: Around, node: loop_tree.Node, begun: frozenset[int]) -> tuple[Node, ...]:
+        """Return what runs at a place."""
+        match node:
+            case Do(work=work):
+                return (Compute(work),)
+            case Loop():
+                return self._loop(around, node, begun)
+            case Buffer(layout=layout) if layout != "registers":
+                raise SpecError(f"a buffer of {layout} has no program")
+            case Buffer(body=body) if holds_sums(self.stages[list_works(body)[0]], body):
+                (work,) = list_works(body)
+                held = replace(self, holding=True)._body(around, body, begun)
+                return (Hold(work, held, work not in begun),)
+            case Call(body=body) | Buffer(body=body):
+                return self._body(around, body, begun)
+
+    def _body(
+        self, around: Around, body: tuple[loop_tree.Node, ...], begun: frozenset[int]
+    ) -> tuple[Node, ...]:
+        """Return what runs within a node."""
+        write = self.node if len(body) == 1 else self.part
+        return tuple(one for node in body for one in write(around, node, begun))
+
+    def _loop(self, around: Around, loop: Loop, begun: frozenset[int]) -> tuple[Node, ...]:
+        """Return a loop, behind what begins the sums that it is the first to go over."""
+        works = list_works(loop.body)
+        if walks_vectors(self.stages[works[0]], loop):
+            return self._body(around, loop.body, begun)
+        new = [at for at in works if at not in begun and self._sums(at, loop.letter)]
+        inner = list(list_loops(loop.body))
+        starts = [x for at in new for x in self._start(around, at, inner) if not self.holding]
+        begun = begun.union(new)
+        body = self._body(around.within(loop), loop.body, begun)
+        return (*starts, around.bound(loop, self._conditions(works, begun), body))
+
+    def _sums(self, work: int, letter: str) -> bool:
+        stage = self.stages[work]
+        return stage.reduction is not None and letter in stage.summed
+
+    def _conditions(self, works: Sequence[int], begun: frozenset[int]) -> list[Condition]:
+        """Return the conditions that hold in a loop for all its works."""
+        first, *others = (
+            self.stages[at].where
+            if at in begun or self.stages[at].update is not None
+            else self.stages[at].bounds
+            for at in works
+        )
+        return [one for one in first if all(one in other for other in others)]
+
+    def _start(self, around: Around, work: int, loops: Sequence[Loop]) -> tuple[Node, ...]:
+        """Return what begins a sum: for all its elements that some loops reach."""
+        stage = self.stages[work]
+        left = [one for one in loops if one.single and one.letter in stage.output]
+        left = [one for one in left if work in list_works(one.body)]
+        if not left:
+            return (Start(work),)
+        first, *rest = left
+        if rest or first.kind != "vector":
+            first = replace(first, kind="serial")
+        body = self._start(around.within(first), work, rest)
+        return (around.bound(first, stage.bounds, body),)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.kernels.programs.printer import print_program
+from tilesolve.kernels.programs.program import list_nodes
+from tilesolve.model.loop_tree import Call, Loop
 from tilesolve.nests.solutions import (
     BlockSolution,
     LoopSolution,
@@ -51,7 +53,7 @@ def describe(solution: NestSolution) -> list[str]:
     >>> from tilesolve.nests.request import NestRequest
     >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
     >>> print(describe(solve_nest(NestRequest(found, Machine.load("i7-6700k"), 2)).solutions[0])[1])
-      tile x:256 y:256, loops y_256 x_256 y_8 y | x, threads over y, vectors along x
+      tile x:256 y:256, loops y_256 x_256 y_8 x_8 | y x, threads over y, vectors along x
     """
     head = f"{solution.statement}: {solution.kind.value}, by a {solution.route}: {solution.why}"
     if isinstance(solution, LoopSolution):
@@ -63,10 +65,9 @@ def describe(solution: NestSolution) -> list[str]:
 
 def _describe_loops(solution: LoopSolution) -> Iterator[str]:
     sizes = " ".join(f"{x}:{tile}" for x, tile in solution.tiles.items())
-    names = [item.name for item in solution.loops.items]
-    inner = max(solution.loops.held, 1)
     yield f"tile {sizes}" if sizes else "no tiles"
-    yield "loops " + " ".join([*names[:-inner], "|", *names[-inner:]])
+    nodes = [one for one in list_nodes(solution.loops.body) if isinstance(one, Loop | Call)]
+    yield " ".join(["loops", *(one.name if isinstance(one, Loop) else "|" for one in nodes)])
     if solution.threads_letter:
         yield f"threads over {solution.threads_letter}"
     if solution.vector_letter:

@@ -1,68 +1,127 @@
-"""The loops that tiles become: over tiles, within them, and those that registers are held over."""
+"""The loop trees that tiles become: loops over tiles, within them, and over what registers hold."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tilesolve.constants.policy import NEST_HELD_ROWS, NEST_HELD_VECTORS
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.program import Kind
-from tilesolve.nests.loops import LoopItem
-from tilesolve.nests.programs import LoopNest
+from tilesolve.model.access import Access
+from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Work, nest_loops
+from tilesolve.model.nest import Output
+from tilesolve.nests.references import find_references
+from tilesolve.nests.request import NestRequest
 from tilesolve.nests.spatial import SpatialTiles
 from tilesolve.nests.temporal import TemporalTiles
 
 
-def tiled_nest(
-    stage: Stage,
-    extents: Mapping[str, int],
-    found: TemporalTiles,
-    *,
-    threads: int = 1,
-    lanes: int | None = None,
-) -> LoopNest:
-    """Return the loops of temporal tiles.
+def over(letter: str, step: int = 1, kind: Kind = "serial") -> Loop:
+    """Return a loop that has no body yet."""
+    return Loop(letter, step, (), kind)
+
+
+def make_tree(
+    request: NestRequest, loops: Sequence[Loop], held: int = 0, *, streamed: bool = False
+) -> LoopTree:
+    """Return the tree of a statement.
+
+    What registers hold, or else the vector loop and those written out around it, is one call.
 
     Parameters
     ----------
-    stage, extents
-        The statement.
-    found
-        Its tiles and orders.
-    threads
-        Those that divide the outermost loop.
-    lanes
-        Elements of a vector: elements of a sum stay in registers while tiles are run through;
-        None: each is loaded and stored each time, as in the thesis.
+    request
+        The statement, and who computes it.
+    loops
+        Outermost first.
+    held
+        How many of the innermost loops run while elements of a sum stay in registers: those over
+        letters of the sum, and those over elements of the output within them.
+    streamed
+        Whether the output goes past the caches.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.machine.model import Machine
+    >>> found = bind_stages(parse_stages("C[i] += A[i,k]"), 8)
+    >>> request = NestRequest(found, Machine.load("i7-6700k"))
+    >>> print(make_tree(request, [over("k"), over("i", 1, "vector")], held=2))
+    call:
+      C~[i] = registers of C:
+        for k step 1
+          for i step 1 [vector]
+            C[i] <- A[i,k]
     """
-    tiles = found.tiles
-    inter = [LoopItem(x, tiles[x]) for x in found.inter if tiles[x] < extents[x]]
-    running = {item.letter for item in inter if item.step == 1}
+    computation, stage = request.computation, request.statement
+    accesses = find_references(computation, stage)
+    extents = tuple((x, computation.sizes[x]) for x in stage.letters)
+    loaded = tuple(_as_loaded(one, loops, _vector_bytes(request)) for one in accesses)
+    inside = held or max(sum(one.kind in ("vector", "unrolled") for one in loops), 1)
+    body = nest_loops(loops[-inside:], (Do(),))
+    if loops:
+        body = (Call((Buffer(0, accesses[0], "registers", "register", body),)),)
+    output: Output = "stream" if streamed else "store"
+    if stage.reduction is not None:
+        output = "accumulate"
+    return LoopTree(
+        (Work(loaded, extents, accesses[0].element),),
+        nest_loops(loops[:-inside], body),
+        output,
+        request.threads,
+        aligned=False,
+    )
+
+
+def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:
+    """Return the loops of a statement without tiles: threads outermost, a vector innermost.
+
+    Threads divide its first letter, or lines of its last one.
+    """
+    stage, extents, threads = request.statement, request.computation.sizes, request.threads
+    letters = list(stage.output)
+    alone = stage.reduction is None and stage.update is None
+    summed = () if alone else stage.summed  # sums within a term are no loops
+    if stage.update is not None or not letters:
+        return make_tree(request, [over(x) for x in (*letters, *summed)], streamed=streamed)
+    column = letters.pop()
+    loops = [over(x) for x in (*letters, *summed)]
+    if threads > 1:
+        line = request.line
+        if letters and (extents[letters[0]] >= threads or extents[column] < threads * line):
+            loops[0] = over(letters[0], 1, "threads")
+        elif (share := -(-extents[column] // threads)) > 1:
+            loops.insert(0, over(column, -(-share // line) * line, "threads"))
+    return make_tree(request, [*loops, over(column, 1, "vector")], streamed=streamed)
+
+
+def tiled_tree(request: NestRequest, found: TemporalTiles) -> LoopTree:
+    """Return the loops of temporal tiles.
+
+    Elements of a sum stay in registers while tiles are run through; in the thesis's mode each is
+    loaded and stored each time.
+    """
+    stage, extents, tiles = request.statement, request.computation.sizes, found.tiles
+    inter = [over(x, tiles[x]) for x in found.inter if tiles[x] < extents[x]]
+    running = {loop.letter for loop in inter if loop.single}
     intra = [x for x in found.intra if x not in running]
     intra += [x for x in extents if x not in running and x not in intra]
     intra.sort(key=lambda x: x == stage.output[-1])
-    if threads > 1 and inter and inter[0].letter in stage.output:
-        inter[0] = LoopItem(inter[0].letter, inter[0].step, "threads")
-    return _with_intra(stage, inter, intra, tiles, lanes)
+    if request.threads > 1 and inter and inter[0].letter in stage.output:
+        inter[0] = replace(inter[0], kind="threads")
+    return _with_intra(request, inter, intra, tiles)
 
 
-def untiled_nest(
-    stage: Stage, extents: Mapping[str, int], threads: int, line: int, lanes: int
-) -> LoopNest:
+def untiled_tree(request: NestRequest) -> LoopTree:
     """Return the loops of a sum without tiles for caches, held in registers.
 
-    Parameters
-    ----------
-    stage, extents
-        The statement.
-    threads
-        Those that divide the first letter of its output that has as many values, else the last.
-    line
-        Elements of a line: what the last letter is divided in.
-    lanes
-        Elements of a vector.
+    Threads divide the first letter of its output that has as many values, else lines of the last.
     """
+    stage, extents = request.statement, request.computation.sizes
+    threads, line = request.threads, request.line
     *others, column = stage.output
     inter = []
     divided = next((x for x in others if extents[x] >= threads), column)
@@ -72,111 +131,105 @@ def untiled_nest(
         share = max(-(-share // line) * line if divided == column else share, 1)
         tiles[divided] = min(share, extents[divided])
         if share < extents[divided]:
-            inter = [LoopItem(divided, share, "threads")]
-    running = {item.letter for item in inter if item.step == 1}
+            inter = [over(divided, share, "threads")]
+    running = {loop.letter for loop in inter if loop.single}
     intra = [x for x in (*others, *stage.summed) if x not in running]
-    return _with_intra(stage, inter, [*intra, *({column} - running)], tiles, lanes)
+    return _with_intra(request, inter, [*intra, *({column} - running)], tiles)
 
 
-def spatial_nest(
-    stage: Stage,
-    extents: Mapping[str, int],
-    found: SpatialTiles,
-    *,
-    threads: int = 1,
-    lanes: int | None = None,
-) -> LoopNest:
+def spatial_tree(request: NestRequest, found: SpatialTiles, *, streamed: bool = False) -> LoopTree:
     """Return the loops of spatial tiles: threads divide what the crossed array has side by side.
 
-    Parameters
-    ----------
-    stage, extents, found
-        The statement and its tiles.
-    threads
-        Those that divide the outermost loop.
-    lanes
-        Rows that are written out around a vector, so that a block is transposed in registers;
-        None: rows one after another, as in the thesis.
+    Rows are written out around each vector, so that a block is transposed in registers: as many as
+    lanes, or as a line that goes past the caches has elements. In the thesis's mode rows run one
+    after another.
     """
+    stage, extents, lanes = request.statement, request.computation.sizes, _lanes(request)
+    if streamed:
+        lanes = max(lanes, request.line) if lanes else 0
     others = [x for x in stage.output if x not in (found.row, found.column)]
-    items = []
+    loops = []
     if found.height < extents[found.row]:
-        items.append(LoopItem(found.row, found.height, "threads" if threads > 1 else "serial"))
-    items += [LoopItem(x) for x in others]
+        kind: Kind = "threads" if request.threads > 1 else "serial"
+        loops.append(over(found.row, found.height, kind))
+    loops += [over(x) for x in others]
     if 1 < found.width < extents[found.column]:
-        items.append(LoopItem(found.column, found.width))
-    kind: Kind = "serial"
-    if lanes is not None and found.height >= lanes > 1:
-        kind = "unrolled"
+        loops.append(over(found.column, found.width))
+    widest = max(one.element for one in find_references(request.computation, stage))
+    vector = _vector_bytes(request) // widest
+    written_out = found.height >= lanes > 1 and vector > 1
+    if written_out:
         if found.height > lanes:
-            items.append(LoopItem(found.row, lanes))
+            loops.append(over(found.row, lanes))
+        loops.append(over(found.column, vector))
     if found.height > 1 or found.height == extents[found.row]:
-        items.append(LoopItem(found.row, 1, kind))
-    return LoopNest((*items, LoopItem(found.column, 1, "vector")))
+        loops.append(over(found.row, 1, "unrolled" if written_out else "serial"))
+    return make_tree(request, [*loops, over(found.column, 1, "vector")], streamed=streamed)
+
+
+def _lanes(request: NestRequest) -> int:
+    """Return the elements of the vectors that registers hold; none in the thesis's mode."""
+    return 0 if request.mode == "thesis" else request.lanes
+
+
+def _vector_bytes(request: NestRequest) -> int:
+    return request.machine.vector_bits // 8
 
 
 def _with_intra(
-    stage: Stage,
-    inter: Sequence[LoopItem],
-    intra: Sequence[str],
-    tiles: Mapping[str, int],
-    lanes: int | None,
-) -> LoopNest:
+    request: NestRequest, inter: Sequence[Loop], intra: Sequence[str], tiles: Mapping[str, int]
+) -> LoopTree:
     """Return loops over tiles with those within them, the vector loop last."""
-    if not intra:
-        return LoopNest(tuple(inter))
-    *inner, column = intra
+    stage, lanes = request.statement, _lanes(request)
+    *inner, column = intra or [""]
     sums = [x for x in inner if x in stage.summed]
-    if column in {item.letter for item in inter if item.step == 1} or column != stage.output[-1]:
-        return LoopNest((*inter, *(LoopItem(x) for x in intra)))
-    vector = LoopItem(column, 1, "vector")
-    plain = LoopNest((*inter, *(LoopItem(x) for x in inner), vector))
-    if lanes is None or not sums or _coupled(stage, column, stage.summed):
-        return plain
+    if column in {loop.letter for loop in inter if loop.single} or column != stage.output[-1]:
+        return make_tree(request, [*inter, *(over(x) for x in intra)])
+    vector = over(column, 1, "vector")
+    if not lanes or not sums or _coupled(stage, column, stage.summed):
+        return make_tree(request, [*inter, *(over(x) for x in inner), vector])
     outputs = [x for x in inner if x not in sums]
     rows = [x for x in outputs if tiles[x] > 1 and not _coupled(stage, x, stage.summed)]
     row = rows[0] if rows else None
+    loops = [*inter, *(over(x) for x in outputs if x != row)]
     across = _summed_vector(stage, sums)
     if across is not None:
-        return _across_sum(inter, outputs, sums, (row, column, across), tiles, lanes)
+        return _across_sum(request, loops, sums, (row, column, across), tiles)
     vectors = NEST_HELD_VECTORS * (1 if row else NEST_HELD_ROWS)
-    items = [*inter, *(LoopItem(x) for x in outputs if x != row)]
     if tiles[column] > lanes * vectors:
-        items.append(LoopItem(column, lanes * vectors))
-    held = [LoopItem(x) for x in sums]
+        loops.append(over(column, lanes * vectors))
+    held = [over(x) for x in sums]
     if row is not None:
-        items += _blocks(row, tiles[row], NEST_HELD_ROWS)
-        held.append(LoopItem(row, 1, "unrolled"))
+        loops += _blocks(row, tiles[row], NEST_HELD_ROWS)
+        held.append(over(row, 1, "unrolled"))
     held.append(vector)
-    return LoopNest((*items, *held), len(held))
+    return make_tree(request, [*loops, *held], len(held))
 
 
 def _across_sum(
-    inter: Sequence[LoopItem],
-    outputs: Sequence[str],
+    request: NestRequest,
+    around: Sequence[Loop],
     sums: Sequence[str],
     letters: tuple[str | None, str, str],
     tiles: Mapping[str, int],
-    lanes: int,
-) -> LoopNest:
+) -> LoopTree:
     """Return loops whose vectors lie along a letter of the sum, each lane with a sum of its own."""
-    row, column, across = letters
-    items = [*inter, *(LoopItem(x) for x in outputs if x != row)]
-    items += _blocks(column, tiles[column], NEST_HELD_VECTORS if row else NEST_HELD_ROWS)
-    held = [LoopItem(x) for x in sums if x != across]
+    (row, column, across), lanes = letters, _lanes(request)
+    loops = [*around, *_blocks(column, tiles[column], NEST_HELD_VECTORS if row else NEST_HELD_ROWS)]
+    held = [over(x) for x in sums if x != across]
     if tiles[across] > lanes > 1:
-        held.append(LoopItem(across, lanes))
+        held.append(over(across, lanes))
     if row is not None:
-        items += _blocks(row, tiles[row], NEST_HELD_ROWS)
-        held.append(LoopItem(row, 1, "unrolled"))
-    held += [LoopItem(column, 1, "unrolled"), LoopItem(across, 1, "vector")]
-    return LoopNest((*items, *held), len(held))
+        loops += _blocks(row, tiles[row], NEST_HELD_ROWS)
+        held.append(over(row, 1, "unrolled"))
+    held += [over(column, 1, "unrolled"), over(across, 1, "vector")]
+    return make_tree(request, [*loops, *held], len(held))
 
 
-def _blocks(letter: str, tile: int, most: int) -> list[LoopItem]:
+def _blocks(letter: str, tile: int, most: int) -> list[Loop]:
     """Return the loop over near-equal blocks of a tile; none if it is one block."""
     count = -(-tile // most)
-    return [LoopItem(letter, -(-tile // count))] if count > 1 and most > 1 else []
+    return [over(letter, -(-tile // count))] if count > 1 and most > 1 else []
 
 
 def _summed_vector(stage: Stage, sums: Sequence[str]) -> str | None:
@@ -204,3 +257,17 @@ def _coupled(stage: Stage, letter: str, others: Sequence[str]) -> bool:
         letter in one.letters and any(x in one.letters for x in others if x != letter)
         for one in stage.where
     )
+
+
+def _as_loaded(access: Access, loops: Sequence[Loop], vector_bytes: int) -> Access:
+    """Return an access with what registers take in for each element.
+
+    Lanes that lie apart are loaded one by one, each like a vector, unless rows that lie side by
+    side are written out around: then blocks are transposed.
+    """
+    vector = next((loop.letter for loop in loops if loop.kind == "vector"), None)
+    written_out = {loop.letter for loop in loops if loop.kind == "unrolled"}
+    apart = vector in access.letters and vector not in access.contiguous
+    if not apart or written_out.intersection(access.contiguous):
+        return access
+    return replace(access, loaded=vector_bytes)

@@ -13,12 +13,13 @@ from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.program import Program
 from tilesolve.machine.model import Machine
+from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
 from tilesolve.model.score import score_price
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
 from tilesolve.nests.moves import read_move, transpose_of
-from tilesolve.nests.programs import LoopNest, write_program
+from tilesolve.nests.programs import write_program
 from tilesolve.nests.request import NestRequest, Route
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.transposes.price import price_transpose
@@ -81,9 +82,7 @@ class LoopSolution(_Priced):
     Parameters
     ----------
     loops
-        The loops, outermost first.
-    non_temporal
-        The arrays that are written past the caches.
+        What is priced, printed and run.
     tiles
         The tile of each letter; empty where there are none.
     capped_by
@@ -91,16 +90,15 @@ class LoopSolution(_Priced):
         empty where other limits do.
     """
 
-    loops: LoopNest
-    non_temporal: frozenset[str] = frozenset()
+    loops: LoopTree
     tiles: Mapping[str, int] = field(default_factory=dict)
     capped_by: str = ""
     route: ClassVar[Route] = "nest"
 
     @property
     def program(self) -> Program:
-        """What runs."""
-        return write_program(self.computation, self.loops, self.non_temporal)
+        """The loops with their bounds, for what interprets, compiles and prints them."""
+        return write_program(self.computation, self.loops)
 
     @property
     def kind(self) -> NestClass:
@@ -110,15 +108,17 @@ class LoopSolution(_Priced):
     @property
     def threads_letter(self) -> str | None:
         """The letter that threads divide; None where one thread runs."""
-        return self._letter("threads")
+        return self.loops.letter_of("threads")
 
     @property
     def vector_letter(self) -> str | None:
         """The letter along which vectors lie; None for none."""
-        return self._letter("vector")
+        return self.loops.letter_of("vector")
 
-    def _letter(self, kind: str) -> str | None:
-        return next((item.letter for item in self.loops.items if item.kind == kind), None)
+    @property
+    def non_temporal(self) -> frozenset[str]:
+        """The arrays that are written past the caches."""
+        return frozenset([self.statement.name] if self.loops.output == "stream" else [])
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.nests.classify import NestClass, tile_class
-from tilesolve.nests.draws import draw_tilings, price_tilings
+from tilesolve.nests.draws import draw_tilings
 from tilesolve.nests.planning import plan_loops
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
@@ -95,8 +95,8 @@ def study_nest(
         tuple(
             Tiling(
                 kind,
-                "; ".join(" ".join(item.name for item in one.loops.items) for one in choices),
-                price_tilings(choices),
+                "; ".join(" ".join(item.name for item in one.loops.loops) for one in choices),
+                sum(one.score for one in choices),
                 tuple(times[_key(choices)]),
             )
             for kind, choices in chosen

@@ -6,7 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from tests.kernels.programs.programs import ZERO, number, tile_loop
+from tests.kernels.programs.programs import ZERO, number
+from tests.support.loop_trees import write_loops
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import bind_stages
@@ -21,7 +22,6 @@ from tilesolve.kernels.programs.program import (
     Barrier,
     Buffer,
     Compute,
-    Hold,
     Loop,
     Program,
     Start,
@@ -45,34 +45,26 @@ def loop(name, low, high, *body, step=1, kind="serial"):
 def turned(rows, columns, dtype="int32", width=64, past=True):
     """``A[x,y] & B[y,x]`` by blocks that are transposed in registers."""
     found = bind("out[y,x] = A[x,y] & B[y,x]", {"y": rows, "x": columns}, dtype)
-    ty, tx = Affine.letter("y_tile"), Affine.letter("x_tile")
-    row = Loop("x", (tx,), (tx + width, number(columns)), (Compute(0),), kind="vector")
-    block = Loop("y", (ty,), (ty + 16, number(rows)), (row,), kind="unrolled")
-    body = tile_loop(found, "y", 16, (block,))
-    body = tile_loop(found, "x", width, (body,), "threads")
-    return Program(found, (body,), frozenset(["out"] if past else []))
+    block = ("y", 1, "unrolled"), ("x", 1, "vector")
+    return write_loops(found, ("x", width, "threads"), ("y", 16), *block, past=past)
 
 
 def product(extent, rows=4, columns=32):
     """A matrix product that holds a tile of the output in registers."""
     found = bind("C[i,j] += A[i,k] * B[k,j]", extent)
-    i, j = Affine.letter("i_tile"), Affine.letter("j_tile")
-    vector = Loop("j", (j,), (j + columns, number(extent)), (Compute(0),), kind="vector")
-    row = Loop("i", (i,), (i + rows, number(extent)), (vector,), kind="unrolled")
-    hold = Hold(0, (loop("k", 0, extent, row),), anew=True)
-    inner = tile_loop(found, "j", columns, (hold,))
-    return Program(found, (tile_loop(found, "i", rows, (inner,), "threads"),))
+    held = ("k",), ("i", 1, "unrolled"), ("j", 1, "vector")
+    return write_loops(found, ("i", rows, "threads"), ("j", columns), *held, held=3)
 
 
 def test_a_product_is_printed():
     """Loops with bounds and kinds, and what is held."""
     assert print_program(product(50)).splitlines() == [
-        "threads i_tile in 0 .. 50 by 4:",
-        "  for j_tile in 0 .. 50 by 32:",
+        "threads i_4 in 0 .. 50 by 4:",
+        "  for j_32 in 0 .. 50 by 32:",
         "    hold C[i,j] in registers, begun anew:",
         "      for k in 0 .. 50:",
-        "        unrolled i in i_tile .. min(i_tile+4, 50):",
-        "          vector j in j_tile .. min(j_tile+32, 50):",
+        "        unrolled i in i_4 .. min(i_4+4, 50):",
+        "          vector j in j_32 .. min(j_32+32, 50):",
         "            C[i,j] += A[i,k] * B[k,j]",
     ]
 
@@ -444,26 +436,16 @@ def test_threads_that_would_write_the_same_elements_are_refused():
 def test_lanes_that_are_summed_are_put_together(extent, step):
     """A vector loop over a summed letter, held, not held, and held over tiles."""
     found = bind("out[i] += A[i,k] * B[k]", {"i": 3, "k": extent}, "float64")
-    lanes = loop("k", 0, extent, Compute(0), kind="vector")
-    begun = (loop("i", 0, 3, Start(0)), Barrier())
-    i_tile = Affine.letter("i_tile")
-    row = Loop("i", (i_tile,), (i_tile + 2, number(3)), (lanes,), kind="unrolled")
-    turned_row = loop("k", 0, extent, Compute(0), kind="vector")
-    held = Hold(0, (Loop("i", (i_tile,), (i_tile + 2, number(3)), (turned_row,)),), anew=True)
-    k_tile = Affine.letter("k_tile")
-    ends = k_tile + step, number(extent)
-    lanes_of_tile = Loop("k", (k_tile,), ends, (Compute(0),), kind="vector")
-    row_of_tile = Loop("i", (i_tile,), (i_tile + 2, number(3)), (lanes_of_tile,), kind="unrolled")
-    tiled = Hold(0, (tile_loop(found, "k", step, (row_of_tile,)),), anew=True)
-    bodies = (
-        (*begun, tile_loop(found, "i", 2, (row,))),
-        (tile_loop(found, "i", 2, (held,)),),
-        (tile_loop(found, "i", 2, (tiled,)),),
+    tile, row, lanes = ("i", 2), ("i", 1, "unrolled"), ("k", 1, "vector")
+    programs = (
+        write_loops(found, tile, row, lanes),
+        write_loops(found, tile, ("i",), lanes, held=2),
+        write_loops(found, tile, ("k", step), row, lanes, held=3),
     )
     rng = np.random.default_rng(extent)
     given = {"A": rng.random((3, extent)), "B": rng.random(extent)}
-    for body in bodies:
+    for program in programs:
         out = np.full(3, np.nan)
-        compile_program(Program(found, body), bits=256).run({**given, "out": out})
+        compile_program(program, bits=256).run({**given, "out": out})
         np.testing.assert_allclose(out, given["A"] @ given["B"], rtol=1e-12)
-        assert interpret(Program(found, body), given).output == pytest.approx(out)
+        assert interpret(program, given).output == pytest.approx(out)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.kernels.programs.programs import ZERO, blocked, draw_values, lay, number, poison, simple
+from tests.kernels.programs.programs import ZERO, draw_values, lay, number, poison
 from tests.kernels.programs.test_lowering import STATEMENTS, compare
+from tests.support.loop_trees import draw_tree
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
@@ -19,6 +20,7 @@ from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.program import Compute, Loop, Program
 from tilesolve.kernels.programs.skeleton import find_skeleton
+from tilesolve.nests.programs import write_program
 
 BITS, LANES = 256, 8
 SIZED = [
@@ -35,7 +37,7 @@ AROUND_STEPS = st.builds(
 
 
 def draw_arrays(computation, seed):
-    """Inputs and a poisoned output that lie anyhow, some with an axis of one element repeated."""
+    """Inputs and poisoned results that lie anyhow, some with an axis of one element repeated."""
     rng, numbers = np.random.default_rng(seed), np.random.default_rng(seed)
     found = {}
     for name in computation.inputs:
@@ -46,29 +48,32 @@ def draw_arrays(computation, seed):
             found[name] = np.broadcast_to(np.take(values, [0], axis), shape)
         else:
             found[name] = lay(values, rng)[0]
-    info = computation.output
-    found[info.name] = lay(np.full(info.shape, poison(info.dtype), info.dtype), rng)[0]
+    for info in computation.arrays[len(computation.inputs) :]:
+        found[info.name] = lay(np.full(info.shape, poison(info.dtype), info.dtype), rng)[0]
     return found
 
 
 @settings(deadline=None, max_examples=20)
 @given(st.data(), st.sampled_from(SIZED), st.integers(0, 10**6))
 def test_sizes_around_steps_share_one_object(tmp_path_factory, data, statement, seed):
-    """Two sizes compile once, and give what NumPy does, on arrays of any strides."""
+    """Two sizes compile once, and give what NumPy does, on arrays of any strides.
+
+    In a region extents are alike: whether one is cut by all that another can reach changes loops.
+    """
     text, where = statement
     stages = parse_stages(text, where or ())
-    letters = stages[0].letters
-    write = data.draw(st.sampled_from([blocked, simple]))
+    letters = dict.fromkeys(letter for stage in stages for letter in stage.letters)
     folder = {"TILESOLVE_CACHE_DIR": str(tmp_path_factory.mktemp("objects"))}
     build = mock.patch.object(
         compiled_program, "compile_module", wraps=compiled_program.compile_module
     )
     with build as built, mock.patch.dict(os.environ, folder):
         for _ in range(2):
-            sizes = {letter: data.draw(AROUND_STEPS) for letter in letters}
+            extent = data.draw(AROUND_STEPS)
+            sizes = {x: extent if where else data.draw(AROUND_STEPS) for x in letters}
             computation = bind_stages(stages, sizes, "float32")
-            arguments = (LANES,) if write is blocked else ()
-            program = write(computation, np.random.default_rng(seed), *arguments)
+            tree = draw_tree(computation, np.random.default_rng(seed), LANES)
+            program = write_program(computation, tree)
             assume(find_skeleton(program)[1])  # not what is written out too often
             arrays = draw_arrays(computation, seed)
             params = {name: np.float32(3) for name, _ in computation.params}

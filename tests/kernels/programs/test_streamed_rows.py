@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernels.programs.programs import ZERO, number, tile_loop
+from tests.support.loop_trees import write_loops
 from tilesolve.constants import tuning
-from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.compiled_program import compile_program
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.module import lower
-from tilesolve.kernels.programs.program import Compute, Loop, Program
 from tilesolve.kernels.programs.skeleton import find_skeleton
 from tilesolve.packing.sizes import LINE_BYTES
 
@@ -101,13 +99,7 @@ def plain(case, text, where=()):
     """Loops in the order of the output, the planes' divided among threads."""
     sizes = dict(zip("zyx", case.shape, strict=True))
     found = bind_stages(parse_stages(text, where), sizes, case.dtype)
-    ends = {x: (number(extent),) for x, extent in sizes.items()}
-    if where:
-        ends["x"] = (*ends["x"], Affine.letter("y") + 1)
-    body = (Compute(0),)
-    for letter, kind in (("x", "vector"), ("y", "serial"), ("z", "threads")):
-        body = (Loop(letter, (ZERO,), ends[letter], body, kind=kind),)
-    return Program(found, body, frozenset(["o"]))
+    return write_loops(found, ("z", 1, "threads"), ("y",), ("x", 1, "vector"), past=True)
 
 
 @settings(max_examples=50, deadline=None)
@@ -146,13 +138,8 @@ def test_rows_of_blocks_are_whole(bits):
         case = Case("int32", (rows, columns), begin, bits, 2)
         text = parse_stages("o[y,x] = A[x,y] & B[y,x]")
         found = bind_stages(text, {"y": rows, "x": columns}, "int32")
-        ty, tx = Affine.letter("y_tile"), Affine.letter("x_tile")
-        row = Loop("x", (tx,), (tx + 512, number(columns)), (Compute(0),), kind="vector")
-        block = Loop("y", (ty,), (ty + 16, number(rows)), (row,), kind="unrolled")
-        body = tile_loop(found, "y", 16, (block,))
-        program = Program(
-            found, (tile_loop(found, "x", 512, (body,), "threads"),), frozenset(["o"])
-        )
+        block = ("y", 1, "unrolled"), ("x", 1, "vector")
+        program = write_loops(found, ("x", 512, "threads"), ("y", 16), *block, past=True)
         rng = np.random.default_rng(rows)
         first, second = (
             rng.integers(0, 2**31, shape, dtype=np.int32)
