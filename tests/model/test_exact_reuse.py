@@ -17,9 +17,10 @@ from tilesolve.contractions.spec import Spec, Tensor
 from tilesolve.model.access import accesses_of
 from tilesolve.model.chain import Chain
 from tilesolve.model.iterations import boxes_between, last_trips, loops_of, whole
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import tree_of
+from tilesolve.model.residency import Residency
 from tilesolve.model.touched import count_elements, count_lines
-from tilesolve.model.traffic import LevelView, Residency
 
 PLAIN = ("mn-mk-kn", "abc-acd-db", "bmn-bmk-bkn", "abcd-aec-ebd", "ab-acd-dcb", "mnb-mkb-nkb")
 WINDOWS = ("kh-c[2h+r]-kcr", "hk-[h+2r]c-rck", "hwk-[h+r][2w+s]-rsk")

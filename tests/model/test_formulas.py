@@ -18,9 +18,10 @@ from tilesolve.model.formulas import (
     output_stationary_order,
     write_formulas,
 )
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import tree_of
 from tilesolve.model.nest import Nest
-from tilesolve.model.traffic import LevelView, count_traffic
+from tilesolve.model.traffic import count_traffic
 
 # Rows i2 of Table 1: which tiles equal their extent, and the amounts of A, B and C.
 TABLE_1 = {

@@ -3,8 +3,9 @@
 import pytest
 
 from tilesolve.model.access import Access, Axis
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import Buffer, Do, Loop, LoopTree, Work
-from tilesolve.model.traffic import LevelView, count_traffic
+from tilesolve.model.traffic import count_traffic
 from tilesolve.simulation.cache_simulator import CacheShape, access, caches, lean
 
 LINE, ITEM = 64, 4

@@ -137,7 +137,7 @@ def change(data, place, value):
         (TRIANGLE, ["solutions", 0, "begun"], -1, "-1 of .* blocks begin elements"),
         (CASES[5], ["solutions", 0, "loops", "loops", 0, 1], "8", "'8' is no int"),
         (CASES[5], ["solutions", 0, "loops", "loops", 0, 2], "warp", "'warp' is no"),
-        (CASES[5], ["solutions", 0, "loops", "loops", 3, 0], "y", "no loop of .* walks x"),
+        (CASES[5], ["solutions", 0, "loops", "loops", -1, 0], "y", "no loop of .* walks x"),
         (CASES[5], ["solutions", 0, "loops", "called"], 9, "no call has 9 of the loops"),
         (CASES[5], ["solutions", 0, "tiles"], [], r"\[\] is no"),
     ],

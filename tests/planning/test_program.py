@@ -19,10 +19,11 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.access import accesses_of, touched_bytes
 from tilesolve.model.formulas import name_tile
 from tilesolve.model.fused import Fused, fuse
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import copies_of, tree_of_bands
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import compute_price, list_levels
-from tilesolve.model.traffic import LevelView, count_traffic
+from tilesolve.model.traffic import count_traffic
 from tilesolve.planning.geometric.class_trees import list_bands, list_boxes, price_boxes
 from tilesolve.planning.geometric.loop_choices import innermost_classes, list_choices
 from tilesolve.planning.geometric.program import formulate

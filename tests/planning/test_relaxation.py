@@ -15,8 +15,8 @@ from tilesolve.contractions.suites import suite
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.price import list_levels
-from tilesolve.model.traffic import LevelView
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric import strategy
 from tilesolve.planning.geometric.bound import find_bound

@@ -20,12 +20,12 @@ from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import touched_bytes
 from tilesolve.model.fused import fuse
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.lines import run_of
 from tilesolve.model.nest import Nest
 from tilesolve.model.pages import has_aliased_lines
 from tilesolve.model.price import compute_price, list_levels
 from tilesolve.model.score import score_price, score_times
-from tilesolve.model.traffic import LevelView
 from tilesolve.planning import letter_boxes
 from tilesolve.planning.geometric.integers import (
     _families,

@@ -692,7 +692,7 @@ def test_ipopt_decides_where_the_interior_point_does_not_arrive(monkeypatch):
     """Its plan is as good, and says how many programs it solved."""
     usual = plan("ab-ac-cb", 640, "i7-6700k", cache=False)
     monkeypatch.setattr(strategy, "relax", relax)
-    monkeypatch.setattr("tilesolve.solver.interior.STEPS", 1)
+    monkeypatch.setattr("tilesolve.solver.interior.INTERIOR_STEPS", 1)
     other = plan("ab-ac-cb", 640, "i7-6700k", cache=False)
     assert other.solution.score == pytest.approx(usual.solution.score, rel=policy.TIME_TOLERANCE)
     assert usual.search.by_ipopt == 0

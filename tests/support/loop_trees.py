@@ -4,8 +4,9 @@ from dataclasses import replace
 from math import prod
 
 from tilesolve.model.chain import Chain
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import Buffer, Call, Do, LoopTree, Work, nest_loops
-from tilesolve.model.traffic import LevelView, count_traffic
+from tilesolve.model.traffic import count_traffic
 from tilesolve.nests.programs import write_program
 from tilesolve.nests.references import find_references
 from tilesolve.nests.shapes import over

@@ -127,6 +127,36 @@ GROWTH_FACTORS = (1.25, 1.7, 2.5)
 EVEN_RANGE = (0.75, 1.5)
 """Multiples of an index's best tile between which tiles are tried that cut its letters evenly."""
 
+INTERIOR_STEPS = 80
+"""Newton steps of the interior point at most."""
+
+INTERIOR_GAP = 1e-8
+"""What its products of slacks and multipliers may add up to, relative to the objective."""
+
+INTERIOR_LEAST_GAP = 1e-9
+"""What they are to add up to at least: with less, limits that are missed hold back all steps."""
+
+INTERIOR_RESIDUAL = 1e-7
+"""What its equations of optimality and its limits may miss, each relative to its terms."""
+
+INTERIOR_REACH = 0.99
+"""Share of the way to the nearest bound that one of its steps may go."""
+
+INTERIOR_SHARES = (0.1, 0.4)
+"""Share of the gap that it aims at: where the last step was nearly whole, and else."""
+
+INTERIOR_WHOLE_STEP = 0.9
+"""Share of a step from which on it is nearly whole."""
+
+INTERIOR_INSIDE = 1e-2
+"""Share of its range that a variable keeps from its bounds in the beginning."""
+
+INTERIOR_SLACK = 0.1
+"""What limits have left in the beginning, at least, as if those that are missed were met."""
+
+INTERIOR_ENDLESS = 1e30
+"""What bounds the longest time."""
+
 START_SHARES = (0.3, 0.05, 0.7, 0.5, 0.15)
 """Where IPOPT starts between the smallest tiles and the whole problem, in logarithms."""
 

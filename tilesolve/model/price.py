@@ -18,9 +18,10 @@ from tilesolve.machine.costs import Costs
 from tilesolve.machine.microkernel import Microkernel, default_microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Size
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import tree_of
 from tilesolve.model.nest import REGISTER, Nest
-from tilesolve.model.traffic import LevelView, Traffic, count_traffic
+from tilesolve.model.traffic import Traffic, count_traffic
 from tilesolve.model.walk import Rule
 from tilesolve.system.units import format_duration
 

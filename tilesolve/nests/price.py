@@ -12,9 +12,10 @@ from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Access, Box
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import LevelPrice, Price, list_levels, price_levels
-from tilesolve.model.traffic import LevelView, count_traffic
+from tilesolve.model.traffic import count_traffic
 from tilesolve.nests.arithmetic import arithmetic_seconds
 from tilesolve.nests.interference import CacheSets, conflict_share
 

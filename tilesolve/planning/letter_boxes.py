@@ -27,11 +27,11 @@ from tilesolve.contractions.spec import Tensor
 from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.model.access import touched_bytes
 from tilesolve.model.fused import Fused
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.lines import line_waste
 from tilesolve.model.loop_order import innermost_first, order_loops
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.pages import has_aliased_lines
-from tilesolve.model.traffic import LevelView
 
 
 def box_letters(

@@ -8,9 +8,9 @@ from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.model.access import Access, accesses_of
 from tilesolve.model.fused import Fused
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import copies_of
 from tilesolve.model.nest import CopyKind, Output
-from tilesolve.model.traffic import LevelView
 
 Choice = tuple[str | None, ...]
 """For each cache the loops around its tile, innermost first; None: no tile of its own there."""

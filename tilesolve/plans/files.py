@@ -114,7 +114,7 @@ def load(text: str, epilogue: Epilogue | None = None) -> Solution:
     --------
     >>> load("{}")
     Traceback (most recent call last):
-    tilesolve.contractions.errors.PlanError: not a plan of format 6 but None
+    tilesolve.contractions.errors.PlanError: not a plan of format 7 but None
     """
     data = unseal(text, PLAN, FORMAT)
     with refuse_damage():

@@ -14,37 +14,22 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesolve.constants.policy import (
+    INTERIOR_ENDLESS,
+    INTERIOR_GAP,
+    INTERIOR_INSIDE,
+    INTERIOR_LEAST_GAP,
+    INTERIOR_REACH,
+    INTERIOR_RESIDUAL,
+    INTERIOR_SHARES,
+    INTERIOR_SLACK,
+    INTERIOR_STEPS,
+    INTERIOR_WHOLE_STEP,
+)
 from tilesolve.solver.posynomial import Posynomials
 from tilesolve.solver.signomials import Signomial
 
 Vector = NDArray[np.float64]
-
-STEPS = 80
-"""Newton steps at most."""
-
-GAP = 1e-8
-"""What products of slacks and multipliers may add up to, relative to the objective."""
-
-RESIDUAL = 1e-7
-"""What equations of optimality and limits may miss, each relative to its terms."""
-
-TO_BOUNDARY = 0.99
-"""Share of the way to the nearest bound that a step may go."""
-
-SHARES = (0.1, 0.4)
-"""Share of the gap that a step aims at: where the last step was nearly whole, and else."""
-
-NEARLY_WHOLE = 0.9
-"""Share of a step from which on it is nearly whole."""
-
-INSIDE = 1e-2
-"""Share of its range that a variable keeps from its bounds in the beginning."""
-
-LEAST_SLACK = 0.1
-"""What limits have left in the beginning, at least, as if those that are missed were met."""
-
-ENDLESS = 1e30
-"""What bounds the longest time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,40 +216,42 @@ class _Newton:
             log(start[x]) if x in start else at for x, at in zip(shape.names, middle, strict=True)
         ]
         # Bounds are kept strictly from the beginning on; limits need not be.
-        self.x = np.clip(given, shape.low + INSIDE * width, shape.high - INSIDE * width)
+        self.x = np.clip(
+            given, shape.low + INTERIOR_INSIDE * width, shape.high - INTERIOR_INSIDE * width
+        )
         self.low, self.high = shape.low, shape.high
         if self.timed:
             totals = np.exp(self._sums(self.x)[0])
             longest = (totals - shape.saved)[shape.opens].max()
-            self.x = np.append(self.x, 2 * max(longest, INSIDE))
-            self.low, self.high = np.append(self.low, 0.0), np.append(self.high, ENDLESS)
+            self.x = np.append(self.x, 2 * max(longest, INTERIOR_INSIDE))
+            self.low, self.high = np.append(self.low, 0.0), np.append(self.high, INTERIOR_ENDLESS)
         self.rows = np.flatnonzero(~shape.opens | self.timed)
         self.pairs = np.zeros((len(shape.pairs), len(self.x)))
         for row, (one, other) in zip(self.pairs, shape.pairs, strict=True):
             row[one], row[other] = 1.0, -1.0
         self.duals = np.zeros(len(self.rows) + len(self.pairs))
-        self.slacks = np.maximum(-self._look().limits, LEAST_SLACK)
+        self.slacks = np.maximum(-self._look().limits, INTERIOR_SLACK)
         self.duals = 1 / self.slacks
         self.below, self.above = 1 / (self.x - self.low), 1 / (self.high - self.x)
 
     def run(self) -> Optimum | None:
         """Make steps until the equations hold; None if they do not in the end."""
-        share = SHARES[0]
+        share = INTERIOR_SHARES[0]
         with np.errstate(all="ignore"):
-            for step in range(STEPS):
+            for step in range(INTERIOR_STEPS):
                 look = self._look()
                 under, over = self.x - self.low, self.high - self.x
                 missed = look.limits + self.slacks
                 gap = self.slacks @ self.duals + under @ self.below + over @ self.above
                 wrong = look.gradient + look.slopes.T @ self.duals - self.below + self.above
                 if (
-                    gap <= GAP * max(look.objective, 1.0)
-                    and abs(missed).max(initial=0.0) <= RESIDUAL
-                    and abs(wrong).max() <= RESIDUAL * (1 + abs(look.gradient).max())
+                    gap <= INTERIOR_GAP * max(look.objective, 1.0)
+                    and abs(missed).max(initial=0.0) <= INTERIOR_RESIDUAL
+                    and abs(wrong).max() <= INTERIOR_RESIDUAL * (1 + abs(look.gradient).max())
                 ):
                     return self._optimum(step)
                 # A gap that closes before limits are met would hold back all further steps.
-                aim = max(share * gap, GAP / 10) / (len(self.slacks) + 2 * len(self.x))
+                aim = max(share * gap, INTERIOR_LEAST_GAP) / (len(self.slacks) + 2 * len(self.x))
                 ratios = self.duals / self.slacks
                 matrix = look.hessian + (look.slopes.T * ratios) @ look.slopes
                 matrix[np.diag_indices(len(self.x))] += self.below / under + self.above / over
@@ -276,7 +263,7 @@ class _Newton:
                     return None
                 if not np.isfinite(move).all():
                     return None
-                share = SHARES[self._go(move, look, missed, aim) < NEARLY_WHOLE]
+                share = INTERIOR_SHARES[self._go(move, look, missed, aim) < INTERIOR_WHOLE_STEP]
         return None
 
     def _go(self, move: Vector, look: _Look, missed: Vector, aim: float) -> float:
@@ -358,4 +345,4 @@ class _Newton:
 def _reach(*pairs: tuple[Vector, Vector]) -> float:
     """Return the share of steps, one at most, that leaves all values some of what they have."""
     worst = max(float((-step / value).max(initial=0.0)) for value, step in pairs)
-    return min(1.0, TO_BOUNDARY / worst) if worst > 0 else 1.0
+    return min(1.0, INTERIOR_REACH / worst) if worst > 0 else 1.0

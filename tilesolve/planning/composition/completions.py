@@ -14,12 +14,13 @@ from tilesolve.constants.policy import LONG_SUMS_SHARE, MOST_COMPLETIONS
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
 from tilesolve.machine.microkernel import Microkernel as Costs
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_order import innermost_first
 from tilesolve.model.loop_tree import tree_of_bands
 from tilesolve.model.nest import REGISTER, CopyKind
 from tilesolve.model.price import arithmetic
 from tilesolve.model.score import score_times
-from tilesolve.model.traffic import LevelView, count_traffic
+from tilesolve.model.traffic import count_traffic
 from tilesolve.packing.cover import Combination
 from tilesolve.planning.composition import scheme as loops
 from tilesolve.planning.composition.scheme import Scheme, Specifier

@@ -15,9 +15,9 @@ from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.copies import repeats_elements
 from tilesolve.model.fused import Fused, fuse
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.nest import CopyKind, Output
 from tilesolve.model.price import core_rates, list_levels
-from tilesolve.model.traffic import LevelView
 from tilesolve.planning.geometric.integers import trivial_tilings
 from tilesolve.planning.geometric.loop_choices import innermost_classes
 from tilesolve.planning.geometric.program import formulate

@@ -1,0 +1,71 @@
+"""Places that hold working sets, and the levels that refill them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class LevelView:
+    """A place that holds a working set, and the level that refills it.
+
+    Parameters
+    ----------
+    name
+        The register file or a cache.
+    capacity
+        Bytes that a working set may take in it.
+    line
+        Bytes of the unit it is filled by.
+    server
+        The next level out, whose bandwidth the refills take.
+    bandwidth
+        Bytes per second of the server.
+    ways
+        Associativity; None where it is unknown, full or not a cache's.
+    read
+        Bytes per second at which the server is read and not written; None: at its bandwidth.
+
+    Examples
+    --------
+    >>> LevelView("L1", 32768.0, 64, server="L2", bandwidth=8e10).ways is None
+    True
+    """
+
+    name: str
+    capacity: float
+    line: int
+    server: str
+    bandwidth: float
+    ways: int | None = None
+    read: float | None = None
+
+    def seconds(self, volumes: Sequence[Any]) -> Any:  # noqa: ANN401 - numbers, arrays or signomials
+        """Return how long the server takes for the volumes of all tensors, output first.
+
+        Operands are only read, and that a server may do no faster than it reads and writes.
+
+        Examples
+        --------
+        >>> LevelView("L2", 2.0**20, 64, "L3", bandwidth=40e9, read=20e9).seconds([4e9, 1e9, 1e9])
+        0.2
+        """
+        output, *operands = volumes
+        read = min(self.bandwidth, self.read or self.bandwidth)
+        return output * (1 / self.bandwidth) + sum(operands, output * 0) * (1 / read)
+
+    def ways_for(self, tensors: int) -> int | None:
+        """Return the ways that so many tensors divide among them, each in whole ones (Eq. 9).
+
+        None where its capacity is all that counts: where ways are unknown, or fewer than tensors,
+        which then share some whatever the tiles are.
+
+        Examples
+        --------
+        >>> place = LevelView("L1", 32768.0, 64, server="L2", bandwidth=8e10, ways=2)
+        >>> place.ways_for(2), place.ways_for(3)
+        (2, None)
+        """
+        return None if self.ways is None or self.ways < tensors else self.ways
