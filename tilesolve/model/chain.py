@@ -177,9 +177,9 @@ class Chain:
             self._known[key] = found
         return self._known[key]
 
-    def mean_box(self, at: int) -> Box:
-        """Return the mean sides of what so many loops touch."""
-        return self._mean[at]
+    def largest_box(self, at: int) -> Box:
+        """Return the largest sides of what so many loops touch: they decide what fits."""
+        return self._largest[at]
 
     def copied(self, number: int) -> Size:
         """Return the elements that are copied of an access over all fillings of its copy.

@@ -220,7 +220,7 @@ def _unless(
     def found(inner: Position, outer: int) -> Truth | float:
         if outer < chain.sides:
             return True
-        return stays(inner, outer) and 1 - evicts(access, chain.mean_box(int(inner)), place)
+        return stays(inner, outer) and 1 - evicts(access, chain.largest_box(int(inner)), place)
 
     return found
 

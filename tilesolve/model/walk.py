@@ -62,8 +62,9 @@ def blend(share: Truth | float, yes: Q, no: Q) -> Q:
     (8.0, 10.0)
     """
     if isinstance(share, float):
-        mixed: Any = share * yes + (1 - share) * no  # type: ignore[operator]
-        return mixed  # type: ignore[no-any-return]
+        part: Any = share
+        mixed: Q = part * yes + (1 - part) * no
+        return mixed
     return choose(share, yes, no)
 
 
