@@ -107,8 +107,9 @@ class Target:
 def best_candidate(target: Target, relaxed: Relaxation) -> Candidate:
     """Return the tiling of the least score; of those that score alike the one of the least room.
 
-    Runners-up of the best continuous optimum are looked at where rounding costs that much, or all
-    its tilings have short runs in memory. See ``docs/decisions/020-search-cut-offs.md``.
+    Alike are those of one optimum. Runners-up of the best continuous optimum are looked at where
+    rounding costs that much, or all its tilings have short runs in memory. See
+    ``docs/decisions/020-search-cut-offs.md``.
 
     Raises
     ------
@@ -126,11 +127,11 @@ def best_candidate(target: Target, relaxed: Relaxation) -> Candidate:
             least = min((one.integral.score for one in _candidates(found)), default=np.inf)
             others = _ruled_out(target.setting, relaxed, least)
             found += [_round(target, relaxed, one) for one in others]
-    candidates = _candidates(found)
-    if not candidates:
+    best = min((one for one in found if one.candidates), key=lambda one: one.least, default=None)
+    if best is None:
         raise next(rounded.error for rounded in found if rounded.error)
-    least = min(one.score for one in candidates)
-    alike = [one for one in candidates if one.score <= (1 + TIME_TOLERANCE) * least]
+    least = best.least
+    alike = [one for one in best.candidates if one.score <= (1 + TIME_TOLERANCE) * least]
     waiting = min(one.waiting for one in alike) + TIME_TOLERANCE * least
     alike = [one for one in alike if one.waiting <= waiting]
     return min(alike, key=lambda one: (one.taken, one.score))
@@ -151,6 +152,11 @@ class _Rounding:
     candidates: Sequence[Candidate] = ()
     close: bool = False
     error: SolverError | None = None
+
+    @property
+    def least(self) -> float:
+        """The least score of its tilings."""
+        return min(one.score for one in self.candidates)
 
 
 def _round(target: Target, relaxed: Relaxation, optimum: Optimum) -> _Rounding:
