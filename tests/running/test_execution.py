@@ -289,7 +289,7 @@ def test_programs_in_which_ipopt_loses_its_way(operand, output, sizes, dtype, wi
 
 def test_columns_of_which_a_whole_register_tile_has_no_room():
     """Narrower tiles keep the limits where a letter of several subscripts makes windows large."""
-    problem = Problem.of("bk-[9b+i][9b+2i][9b+4i]-ki", "b=9 k=20 i=3", "complex64")
+    problem = Problem.of("bk-[9b+i][9b+2i][9b+4i]-ki", "b=9 k=2000 i=3", "complex64")
     machine = make_shallow_machine(512, 32)
     found = plan(problem, machine=machine, cache=False)
     usual = choose_register_tile(problem, machine)

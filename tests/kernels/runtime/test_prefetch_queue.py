@@ -420,7 +420,7 @@ def met(problem, machine):
 @pytest.mark.parametrize(
     ("spec", "sizes"),
     [
-        ("mn-mk-kn", {"m": 700, "n": 700, "k": 150}),
+        ("mn-mk-kn", {"m": 700, "n": 750, "k": 150}),
         ("mn-mk-kn", {"m": 800, "n": 301, "k": 640}),
         ("mn-mk-kn", {"m": 900, "n": 96, "k": 900}),  # rows innermost
         ("abcd-aebf-dfce", 24),
