@@ -52,16 +52,24 @@ def graph(spec: Spec) -> nx.Graph[Node]:
     >>> found["index", "h"]["tensor", 1]["plain"]
     False
     """
-    import networkx as nx
+    import networkx as nx  # which takes as long to import as a plan does to make
 
     found: nx.Graph[Node] = nx.Graph()
     found.add_nodes_from((("index", letter) for letter in spec.letters), bipartite=0)
+    found.add_nodes_from((("tensor", at) for at in range(len(spec.tensors))), bipartite=1)
+    for letter, edges in _list_edges(spec).items():
+        for position, plain in edges.items():
+            found.add_edge(("index", letter), ("tensor", position), plain=plain)
+    return found
+
+
+def _list_edges(spec: Spec) -> dict[str, dict[int, bool]]:
+    """Return for each letter the tensors that it indexes, and whether it is plain there."""
+    found: dict[str, dict[int, bool]] = {letter: {} for letter in spec.letters}
     for position, tensor in enumerate(spec.tensors):
-        found.add_node(("tensor", position), bipartite=1)
         for letter in tensor.letters:
             uses = [subscript for subscript in tensor.subscripts if letter in subscript.letters]
-            plain = len(uses) == 1 and uses[0].plain
-            found.add_edge(("index", letter), ("tensor", position), plain=plain)
+            found[letter][position] = len(uses) == 1 and uses[0].plain
     return found
 
 
@@ -77,13 +85,10 @@ def find_classes(spec: Spec) -> tuple[IndexClass, ...]:
     >>> [(c.name, c.letters) for c in find_classes(Spec.parse("khw-c[h+r][w+s]-kcrs"))][:3]
     [('N', ('k',)), ('K', ('c',)), ('h', ('h',))]
     """
-    edges = graph(spec)
     groups: dict[tuple[tuple[int, ...], str | None], list[str]] = {}
-    for letter in spec.letters:
-        node = ("index", letter)
-        neighbours = tuple(sorted(int(position) for _, position in edges[node]))
-        plain = all(attributes["plain"] for attributes in edges[node].values())
-        groups.setdefault((neighbours, None if plain else letter), []).append(letter)
+    for letter, edges in _list_edges(spec).items():
+        alone = None if all(edges.values()) else letter
+        groups.setdefault((tuple(edges), alone), []).append(letter)
     named = _NAMED if len(spec.operands) == 2 else {}
     matrix: dict[str, IndexClass] = {}
     others: list[IndexClass] = []
