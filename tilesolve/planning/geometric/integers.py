@@ -66,22 +66,30 @@ def repair(
     SolverError
         If not even the smallest tiles keep all limits.
     """
-    as_solved = replace(setting, overlap=TIE_WEIGHT)
-    nearest = _search(as_solved, choice, tiles)
+    as_solved, wide = replace(setting, overlap=TIE_WEIGHT), _wide_options(setting, choice, tiles)
+    nearest = _search(as_solved, choice, tiles, wide)
     if not np.isfinite(nearest.times).all():
         raise SolverError(
             "not even the smallest tiles fit the machine's levels: "
             + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
         )
-    best = _find_least_score(setting, choice, tiles, nearest)
+    best = _find_least_score(setting, choice, wide, nearest)
     fastest, least = (
         integral_of(setting, choice, one.tiling, one.times, best.priced) for one in (nearest, best)
     )
     return fastest, least
 
 
-def _search(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> _Best:
-    """Return the best tiling near continuous tile sizes; its times are infinite if none fits."""
+def _search(
+    setting: Setting,
+    choice: Choice,
+    tiles: Mapping[str, float],
+    wide: Mapping[str, Sequence[Chain]],
+) -> _Best:
+    """Return the best tiling near continuous tile sizes; its times are infinite if none fits.
+
+    Wide options are chains around these sizes, see `_wide_options`.
+    """
     indices = setting.fused.problem.spec.letters
     trivial = trivial_tilings(setting)
     best = _Best(*best_of(setting, choice, trivial))
@@ -90,7 +98,6 @@ def _search(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> _Be
         best = _improve(setting, choice, best, near)
         if best.tiling not in trivial:
             break
-    wide = _wide_options(setting, choice, tiles)
     before = float("inf")
     while best.score < before * (1 - ROUND_GAIN):
         before = best.score
@@ -103,13 +110,13 @@ def _search(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> _Be
 
 
 def _find_least_score(
-    setting: Setting, choice: Choice, tiles: Mapping[str, float], nearest: _Best
+    setting: Setting, choice: Choice, wide: Mapping[str, Sequence[Chain]], nearest: _Best
 ) -> _Best:
     """Return the tiling of least score around one of least time, whose sums are cut as evenly.
 
     Shorter sums leave room for wider tiles, which move less.
     """
-    options, even = _wide_options(setting, choice, tiles), dict(setting.even)
+    options, even = dict(wide), dict(setting.even)
     for index in setting.fused.reduced:
         chain = nearest.tiling[index]
         if index in even:
