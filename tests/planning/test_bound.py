@@ -63,6 +63,20 @@ def test_no_tiling_is_below_the_bound(specs, data):
     assert find_bound(setting) <= least * (1 + 1e-6)
 
 
+def test_a_tensor_that_two_classes_leave_in_place_stays_over_both():
+    """A stays over c and b, while C stays over c: each element moves once."""
+    problem = Problem.of("ab-a-cb", {"a": 17, "b": 20, "c": 50})
+    usual = Machine.load("i7-6700k")
+    levels = (Level("L1", 2652, 2e10, line=64), Level("memory", None, 1e9, line=64))
+    machine = usual.replace(levels=levels)
+    kernel = choose_register_tile(problem, machine)
+    setting = make_setting(problem, machine, 1, "accumulate", kernel)
+    tiles = {"M": (17,), "N": (8,), "c": (2,)}
+    times = times_of(setting, ("c",), [tiles])
+    assert times.max() == pytest.approx((2 * 17 * 20 + 17 + 50 * 20) * 8 / 1e9)
+    assert find_bound(setting) <= times.max() * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("name", list(suite("tccg"))[::9])
 def test_plans_are_near_their_bound(name):
     """What the solver finds is within 15 % of what nothing goes below."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilesolve.constants.policy import STARTS
 from tilesolve.contractions.errors import SolverError
+from tilesolve.model.fused import Fused
 from tilesolve.planning.geometric.loop_choices import innermost_classes
 from tilesolve.planning.geometric.program import formulate, is_convex
 from tilesolve.planning.geometric.relaxation import optimum
@@ -38,7 +39,7 @@ def find_bound(setting: Setting) -> float:
     """
     free = replace(setting, lines=(), runs=())
     bare = replace(free, packed=(None,) * len(setting.packed), kinds=())
-    classes = innermost_classes(setting.fused)
+    classes = list(_list_orders(setting.fused))
     found = [setting.fused.problem.flops / setting.rate]
     for level, place in enumerate(setting.places):
         around = classes if level else classes[:1]
@@ -48,6 +49,22 @@ def find_bound(setting: Setting) -> float:
     limits = [f"capacity_{one.name}" for one in setting.places[1:]]
     found.append(_least(free, bare, classes, "compute", limits))
     return max(found)
+
+
+def _list_orders(fused: Fused, order: str = "") -> Iterator[str]:
+    """Yield orders of classes, innermost first, as far as each leaves some tensor in place.
+
+    A tensor that two classes leave in place stays over both, whichever is first, if no other one
+    runs in between: so it is not enough to know the first.
+    """
+    tensors = [tensor.letters for tensor in fused.problem.spec.tensors]
+    still = [letters for letters in tensors if not set(order).intersection(letters)]
+    others = [one for one in innermost_classes(fused) if not set(order).intersection(one)]
+    more = [one for one in others if any(not set(one).intersection(x) for x in still)]
+    for one in more:
+        yield from _list_orders(fused, order + one)
+    if not more:
+        yield order or "".join(fused.problem.spec.letters)
 
 
 def _least(
