@@ -70,7 +70,7 @@ def test_where_nothing_moves_twice_one_choice_stands_for_all(spec, size, machine
     assert found.pruned == found.considered - 1
     everything = [optimum(formulate(setting, c), c) for c in list_choices(setting)]
     least = min(one.seconds for one in everything)
-    assert found.best.seconds <= least * (1 + SOLVER_TOLERANCE)
+    assert found.best.seconds <= least * (1 + 1e-6)
     assert found.best.score <= min(one.score for one in everything) * (1 + 1e-3)
     assert find_bound(setting) <= found.best.seconds * (1 + 1e-6)
 

@@ -439,7 +439,8 @@ def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
 
 
 @pytest.mark.parametrize(
-    ("case", "most"), [("abc-ad-bdc", 1), ("abcde-ecbfa-fd", 1), ("abcd-ec-abed", 0.5)]
+    ("case", "most"),
+    [("abc-ad-bdc", 1), ("abc-adc-bd", 1), ("abcde-ecbfa-fd", 1), ("abcd-ec-abed", 0.5)],
 )
 def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, most, monkeypatch):
     """The outermost tile is larger than the best one by the model where its runs are too short."""
