@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from tilesolve.constants.policy import STARTS
 from tilesolve.contractions.errors import SolverError
@@ -15,6 +16,7 @@ from tilesolve.planning.setting import Setting
 from tilesolve.solver.duality import find_dual_bound
 
 
+@lru_cache(maxsize=64)
 def find_bound(setting: Setting) -> float:
     """Return seconds that no tiling takes less than: the longest of the levels' and arithmetic's.
 
