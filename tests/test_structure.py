@@ -213,7 +213,7 @@ NUMBERS = {
         "kernels.runtime.call_fields": "*",
         "kernels.runtime.copy_windows": "_LINE_WORDS",
         "kernels.runtime.epilogue_fields": "*",
-        "kernels.runtime.copy_lines": "WHOLE_LINES ALL_LINES",
+        "kernels.runtime.copy_lines": "WHOLE_LINES ALL_LINES PART_WORDS",
         "kernels.ir.half_precision": "HALF_BYTES _INT16 _INT32 _FLOAT _SIGN _INFINITY "
         "_EXPONENT_SHIFT _LEAST_NORMAL _BEYOND _HALF",
         "kernels.codegen.epilogue_steps": "_SIGNATURE",
@@ -224,7 +224,7 @@ NUMBERS = {
         "kernels.runtime.task_fields": "*",
         "kernels.runtime.task_list": "_TENSORS",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
-        "kernels.runtime.staging_buffer": "ROW_OFFSETS",
+        "kernels.runtime.staging_buffer": "_HALF_BYTES",
         "kernels.runtime.state": "*",
         "kernels.runtime.transpose_walk": "_FROM _TO _WIDE _HIGH _ACROSS _DOWN _PART_WORDS "
         "_PARTS_WORDS",

@@ -21,7 +21,7 @@ from tilesolve.kernels.codegen.load_operands import (
 )
 from tilesolve.kernels.codegen.shape import HALVED_REGISTERS, Mode, Shape
 from tilesolve.kernels.codegen.tile_emitter import TileEmitter
-from tilesolve.kernels.codegen.unrolling import accumulator_sets, steps_per_trip
+from tilesolve.kernels.codegen.unrolling import accumulator_sets, steps_per_trip, stores_lines
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
@@ -33,9 +33,9 @@ class LoopSplit:
 
     Parameters
     ----------
-    prefetching, single, trips
-        Trips of `tuning.PREFETCHING_STEPS` steps, each of which prefetches a line of ``fetch``;
-        single steps; and trips of `steps_per_trip`.
+    storing, prefetching, single, trips
+        Steps that each store a line of ``lines``; trips of `tuning.PREFETCHING_STEPS` steps, each
+        of which prefetches a line of ``fetch``; single steps; and trips of `steps_per_trip`.
     first_single, first_trip
         Steps before the single ones, and before those trips.
     prefetches_c
@@ -47,6 +47,7 @@ class LoopSplit:
         Where the trips read the list, and the number of its last entry from there.
     """
 
+    storing: ir.Value
     prefetching: ir.Value
     single: ir.Value
     trips: ir.Value
@@ -62,11 +63,14 @@ class LoopSplit:
         """Emit the split of so many steps."""
         builder, shape, fetches = tile.builder, tile.shape, tile.field("fetches")
         size, narrow = steps_per_trip(shape), shape.bits < tuning.WIDE_VECTOR_BITS
-        first_single = vectors.extreme(builder, "<", count, fetches)
+        storing = tile.field("line_count") if stores_lines(shape) else INT64(0)
+        first_single = vectors.extreme(
+            builder, "<", count, vectors.extreme(builder, ">", fetches, storing)
+        )
         trips = builder.sdiv(builder.sub(count, first_single), INT64(size))
         steps = INT64(tuning.PREFETCHING_STEPS)
         prefetching = builder.sdiv(first_single, steps) if narrow else INT64(0)
-        first_single = builder.mul(prefetching, steps)
+        first_single = builder.mul(prefetching, steps) if narrow else storing
         first_trip = builder.sub(count, builder.mul(trips, INT64(size)))
         count_c = shape.vectors * shape.columns
         list_of_c = builder.alloca(ir.ArrayType(INT64, count_c + 1))
@@ -79,6 +83,7 @@ class LoopSplit:
         last_line = builder.select(prefetches_c, INT64(count_c), INT64(0))
         single = builder.sub(first_trip, first_single)
         return cls(
+            storing,
             prefetching,
             single,
             trips,
@@ -165,9 +170,9 @@ def _sum_steps(
 def _sum_unrolled(
     tile: TileEmitter, load: StepLoader, split: LoopSplit, sums: list[ir.Value]
 ) -> list[ir.Value]:
-    """Emit the steps that prefetch the lines of ``fetch``, then trips that each prefetch one of C.
+    """Emit the steps that store lines or prefetch those of ``fetch``, then trips that prefetch C.
 
-    Steps that fill no trip come between them.
+    Each trip prefetches one line of C. Steps that fill no trip come between them.
     """
     builder, size = tile.builder, steps_per_trip(tile.shape)
     with builder.if_then(split.prefetches_c, likely=True):
@@ -181,6 +186,11 @@ def _sum_unrolled(
             wanted = Prefetches(next_rows=_begins_line(tile, at), bounded=False)
             values = multiply_steps(tile, [load(begin, at, wanted)], values)
         return values
+
+    def add_storing(step: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        operands = load(step)
+        _store_line(tile, step)
+        return multiply_steps(tile, [operands], values)
 
     def add_single(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
         step = _opaque_step(tile, builder.add(split.first_single, trip))
@@ -198,10 +208,24 @@ def _sum_unrolled(
             values = multiply_steps(tile, [load(begin, at, wanted)], values)
         return values
 
+    if stores_lines(tile.shape):
+        sums = vectors.emit_loop(builder, split.storing, sums, add_storing)
     if tile.shape.bits < tuning.WIDE_VECTOR_BITS:
         sums = vectors.emit_loop(builder, split.prefetching, sums, add_prefetching)
     sums = vectors.emit_loop(builder, split.single, sums, add_single)
     return vectors.emit_loop(builder, split.trips, sums, add_trip)
+
+
+def _store_line(tile: TileEmitter, step: ir.Value) -> None:
+    """Emit the copy of a step's line of ``lines``."""
+    builder = tile.builder
+    entry = builder.add(tile.field("lines"), builder.mul(step, INT64(2 * WORD_BYTES)))
+    source, target = (
+        vectors.to_pointer(builder, tile.load_integer(entry, at)) for at in (0, WORD_BYTES)
+    )
+    kind = vectors.vector_type("int64", 8 * LINE_BYTES)
+    line = vectors.load(builder, source, kind, 1)
+    vectors.store(builder, line, target, LINE_BYTES, non_temporal=True)
 
 
 def _opaque_step(tile: TileEmitter, step: ir.Value) -> ir.Value:

@@ -16,7 +16,10 @@ with all of the tile in registers. The contract, in the fields of a frame (`shap
   (narrow kernels: as far as a micro-panel of A goes), and one of the ``fetches`` lines whose
   addresses are in the table ``fetch``; one more entry of it stands for any later k. Unless
   ``prefetch_next`` is 0, the first lines of the micro-panels that begin ``b_move`` or ``a_move``
-  bytes later are prefetched before whole vectors are stored non-temporally.
+  bytes later are prefetched before whole vectors are stored non-temporally. Kernels that
+  `unrolling.stores_lines` names copy a line in each of their first ``line_count`` steps, by a
+  non-temporal store, so that it does not wait for others: ``lines`` is a table of pairs of
+  addresses, a line's and the aligned one it is stored to. No tile may have fewer steps.
 * ``halved`` kernels read micro-panels, too, but of the last group only the first half of each
   vector; that group has no more rows, and C is written by the part and scattered modes only.
 * ``mixed`` kernels read A from micro-panels, as packed ones do, and B in place, as placed ones do.
@@ -58,7 +61,7 @@ from tilesolve.kernels.codegen.store_output import (
     write_tile,
 )
 from tilesolve.kernels.codegen.tile_emitter import TileEmitter
-from tilesolve.kernels.codegen.unrolling import is_unrolled
+from tilesolve.kernels.codegen.unrolling import is_unrolled, stores_lines
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.vectors import INT64
 
@@ -71,10 +74,11 @@ def advanced_fields(shape: Shape) -> tuple[str, ...]:
     >>> advanced_fields(Shape("float32", 256, 2, 6, 6, packed=False))
     ('a', 'b', 'rows_a', 'columns_b', 'rows_c', 'columns_c')
     """
+    lines = ("lines",) if stores_lines(shape) else ()
     if shape.mixed:
-        return ("a", "b", "next_a", "columns_b", "rows_c", "columns_c", "fetch")
+        return ("a", "b", "next_a", "columns_b", "rows_c", "columns_c", "fetch", *lines)
     if shape.packed:
-        return ("a", "b", "next_a", "rows_c", "columns_c", "fetch")
+        return ("a", "b", "next_a", "rows_c", "columns_c", "fetch", *lines)
     return ("a", "b", "rows_a", "columns_b", "rows_c", "columns_c")
 
 

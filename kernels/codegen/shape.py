@@ -43,6 +43,9 @@ FIELDS = (
     "beta",
     "beta_imaginary",
     "rows_b",
+    "lines",
+    "lines_move",
+    "line_count",
 )
 """Names of the 8-byte fields of a frame, in order."""
 

@@ -75,7 +75,7 @@ def steps_kept_back(tile: TileEmitter, scaling: ir.Value) -> ir.Value:
         What `needs_scaling` returned for it.
     """
     builder, steps = tile.builder, INT64(interleaved_steps(tile.shape))
-    last_mode = INT64(int(max(WHOLE_VECTOR_MODES)))
+    last_mode = INT64(int(Mode.STREAM_PIECES))
     whole = builder.icmp_unsigned("<=", tile.field("mode"), last_mode)
     enough = builder.icmp_signed(">=", tile.field("k"), steps)
     plain = builder.icmp_unsigned("==", scaling, INT64(0))
@@ -109,6 +109,8 @@ def write_interleaved(
     for mode, block in zip(WHOLE_VECTOR_MODES, (usual, *others), strict=True):
         if block is not usual:
             choice.add_case(INT64(int(mode)), block)
+        if mode is Mode.STREAM:
+            choice.add_case(INT64(int(Mode.STREAM_PIECES)), block)
         builder.position_at_end(block)
         if mode is Mode.STREAM:
             with builder.if_then(builder.icmp_signed("!=", tile.field("prefetch_next"), INT64(0))):
@@ -167,14 +169,14 @@ def write_tile(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> No
     def write_copied() -> None:
         scratch = _store_to_scratch(tile, scaled)
         ways = {int(Mode.PART_ADD): partial(_add_part, tile, scratch)}
-        if not tile.shape.halved:
-            ways[int(Mode.STREAM_PIECES)] = partial(_stream_pieces, tile, scratch)
         choose(builder, mode, ways, lambda: _scatter(tile, scratch, mode))
 
     whole = () if tile.shape.halved else WHOLE_VECTOR_MODES
     ways = {int(one): partial(write_whole, one) for one in whole}
     ways[int(Mode.PART)] = partial(_write_part, tile, scaled)
-    choose(builder, mode, ways, write_copied)
+    in_pieces = builder.icmp_signed("==", mode, INT64(int(Mode.STREAM_PIECES)))
+    way = builder.select(in_pieces, INT64(int(Mode.STREAM)), mode)  # the same code
+    choose(builder, way, ways, write_copied)
 
 
 def _scale(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> list[ir.Value]:
@@ -222,17 +224,31 @@ def _column_writer(tile: TileEmitter, mode: Mode) -> Callable[[int, list[list[ir
     builder, shape = tile.builder, tile.shape
     rows, columns_c = tile.c_row_addresses(), tile.field("columns_c")
     beta = _broadcast_factor(tile, "beta") if mode is Mode.ADD else []
-    aligned = shape.bits // 8 if mode is Mode.STREAM else 1
+    streams = mode is Mode.STREAM
+    in_pieces = builder.icmp_signed("==", tile.field("mode"), INT64(int(Mode.STREAM_PIECES)))
+
+    def write(places: list[ir.Value], values: list[ir.Value], aligned: int) -> None:
+        for place, vector in zip(places, values, strict=True):
+            vectors.store(builder, vector, place, aligned, non_temporal=streams)
 
     def write_column(column: int, values: list[list[ir.Value]]) -> None:
         offset = tile.load_integer(columns_c, WORD_BYTES * column)
+        places, found = [], []
         for row, value in zip(rows, values, strict=True):
             place = builder.add(row, offset)
             if mode is Mode.ADD:
                 value = _add_to_c(tile, beta, tile.load_rows(place, 1), value)
             for part, vector in enumerate(tile.interleave(value)):
-                where = vectors.to_pointer(builder, place, part * shape.bits // 8)
-                vectors.store(builder, vector, where, aligned, non_temporal=mode is Mode.STREAM)
+                places.append(vectors.to_pointer(builder, place, part * shape.bits // 8))
+                found.append(vector)
+        if not streams:
+            write(places, found, 1)
+            return
+        with builder.if_else(in_pieces, likely=False) as (pieces, whole):
+            with pieces:
+                write(places, found, VECTOR_BYTES)
+            with whole:
+                write(places, found, shape.bits // 8)
 
     return write_column
 
@@ -301,29 +317,6 @@ def _add_part(tile: TileEmitter, scratch: ir.Value) -> None:
             _store_part(tile, tile.interleave(values), place, last)
 
     vectors.repeat(builder, INT64(shape.columns), add_column)
-
-
-def _stream_pieces(tile: TileEmitter, scratch: ir.Value) -> None:
-    """Emit non-temporal stores of a scratch tile in the smallest vectors, whole groups of them.
-
-    Straight from registers they would make compilation half as long again (docs/decisions/041).
-    """
-    builder, shape = tile.builder, tile.shape
-    rows, size = tile.c_row_addresses(), shape.lanes * tile.element
-    piece = vectors.vector_type(shape.real, 8 * VECTOR_BYTES)
-
-    def write_column(column: ir.Value) -> None:
-        offset = tile.load_integer(tile.field("columns_c"), builder.mul(column, INT64(WORD_BYTES)))
-        spot = builder.add(scratch, builder.mul(column, INT64(_column_bytes(tile))))
-        for i, row in enumerate(rows):
-            place = builder.add(row, offset)
-            for at in range(0, size, VECTOR_BYTES):
-                source = vectors.to_pointer(builder, spot, i * size + at)
-                value = vectors.load(builder, source, piece, VECTOR_BYTES)
-                target = vectors.to_pointer(builder, place, at)
-                vectors.store(builder, value, target, VECTOR_BYTES, non_temporal=True)
-
-    vectors.repeat(builder, INT64(shape.columns), write_column)
 
 
 def last_masks(tile: TileEmitter) -> list[ir.Value]:

@@ -34,6 +34,19 @@ def is_unrolled(shape: Shape) -> bool:
     return shape.packed and not shape.halved and accumulator_sets(shape) == 1
 
 
+def stores_lines(shape: Shape) -> bool:
+    """Return whether a kernel's first steps of k each store a line that was summed before.
+
+    Narrow kernels have no registers left for its addresses.
+
+    Examples
+    --------
+    >>> [stores_lines(Shape("float64", bits, 2, 6, 8, packed=True)) for bits in (256, 512)]
+    [False, True]
+    """
+    return is_unrolled(shape) and shape.bits >= tuning.WIDE_VECTOR_BITS
+
+
 def vectors_from_memory(shape: Shape) -> int:
     """Return how many groups of rows an unrolled kernel's FMAs take from memory for each column.
 

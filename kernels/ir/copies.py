@@ -63,6 +63,29 @@ def store_joined_line(builder, before, source, target, size):
 
 
 @intrinsic
+def list_lines(builder, place, source, target, count):
+    """Write the addresses of so many lines, and of those that they go to, in pairs from a place on.
+
+    They are written four pairs at a time: there must be room for three more.
+    """
+    kind = vectors.vector_type("int64", 8 * LINE_BYTES)
+    pairs = kind.count // 2
+    steps = ir.Constant(kind, [LINE_BYTES * at for at in range(pairs) for _ in range(2)])
+    first = ir.Constant(kind, ir.Undefined)
+    for at in range(kind.count):
+        first = builder.insert_element(first, (source, target)[at % 2], INT64(at))
+    further = vectors.broadcast(builder, INT64(LINE_BYTES * pairs), kind)
+
+    def write(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        where = builder.add(place, builder.mul(trip, INT64(LINE_BYTES)))
+        vectors.store(builder, values[0], vectors.to_pointer(builder, where), WORD_BYTES)
+        return [builder.add(values[0], further)]
+
+    trips = builder.sdiv(builder.add(count, INT64(pairs - 1)), INT64(pairs))
+    vectors.emit_loop(builder, trips, [builder.add(first, steps)], write)
+
+
+@intrinsic
 def copy_line(builder, source, target):
     """Copy `LINE_BYTES` bytes."""
     _copy(builder, LINE_BYTES, (source, target))

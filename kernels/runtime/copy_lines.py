@@ -6,17 +6,23 @@ from tilesolve.constants import tuning
 from tilesolve.kernels.ir.copies import (
     copy_line,
     copy_part,
+    list_lines,
     prefetch_source,
     store_head,
     store_joined_line,
     store_line,
     store_tail,
 )
-from tilesolve.kernels.runtime.compiled import INT, compiled
-from tilesolve.packing.sizes import LINE_BYTES
+from tilesolve.kernels.runtime.compiled import INT, as_pointer, compiled
+from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
 WHOLE_LINES, ALL_LINES = 1, 2
 """Which lines are written by non-temporal stores; 0 for none."""
+
+_KEPT, _HEAD, _TAIL, _WITHIN = range(4)
+
+PART_WORDS = 4
+"""Words of each part of a line in a list, and of what comes before them."""
 
 
 @compiled(INT, INT, INT, INT, INT)
@@ -76,3 +82,68 @@ def flush_run(source, target, size, non_temporal, before, after):
             store_line(source, target)
             source, target, size = source + LINE_BYTES, target + LINE_BYTES, size - LINE_BYTES
     copy_run(source, target, size, non_temporal, 0)
+
+
+@compiled(INT, INT, INT, INT, INT, INT, INT)
+def list_run(source, target, size, before, after, lines, parts):
+    """List a run, as `flush_run` writes it, to be stored later: whole lines, and parts of lines.
+
+    Nothing is read that was written last: loads of several stores together wait for all of them.
+    Both lists begin with a count. Of lines `lines` has the addresses and the targets; `parts` is
+    for `write_parts`.
+    """
+    whole = as_pointer(lines)
+    if before:
+        begun = target % LINE_BYTES
+        copy_line(before, source - LINE_BYTES)
+        source, target, size = source - begun, target - begun, size + begun
+    else:
+        head = min(-target % LINE_BYTES, size)
+        if head:
+            _list_part(parts, source, target, head, _HEAD if head < size else _WITHIN)
+        source, target, size = source + head, target + head, size - head
+    if after:
+        _list_part(parts, source + size - LINE_BYTES, after, LINE_BYTES, _KEPT)
+    count = size // LINE_BYTES
+    list_lines(lines + WORD_BYTES * (1 + 2 * whole[0]), source, target, count)
+    whole[0] += count
+    done = LINE_BYTES * count
+    if done < size and not after:
+        _list_part(parts, source + done, target + done, size - done, _TAIL)
+
+
+@compiled(INT, INT, INT, INT, INT, inner=True)
+def _list_part(listed, source, target, size, kind):
+    """Add a part of a line to a list."""
+    parts = as_pointer(listed)
+    if parts[0] == tuning.MAX_LISTED_PARTS:
+        write_parts(listed)
+    at = PART_WORDS * (1 + parts[0])
+    parts[at], parts[at + 1], parts[at + 2], parts[at + 3] = source, target, size, kind
+    parts[0] += 1
+
+
+@compiled(INT)
+def write_parts(listed):
+    """Write the parts of lines that are listed, and empty the list."""
+    parts = as_pointer(listed)
+    for number in range(parts[0]):
+        at = PART_WORDS * (1 + number)
+        source, target, size, kind = parts[at], parts[at + 1], parts[at + 2], parts[at + 3]
+        if kind == _KEPT:
+            copy_line(source, target)
+        elif kind == _HEAD:
+            store_head(source, target, size)
+        elif kind == _TAIL:
+            store_tail(source, target, size)
+        else:
+            copy_part(source, target, size)
+    parts[0] = 0
+
+
+@compiled(INT, INT)
+def store_lines(listed, count):
+    """Store so many whole lines of a list, from its beginning."""
+    lines = as_pointer(listed)
+    for at in range(count):
+        store_line(lines[1 + 2 * at], lines[2 + 2 * at])

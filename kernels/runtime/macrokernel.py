@@ -33,8 +33,15 @@ from tilesolve.kernels.runtime.compiled import (
 )
 from tilesolve.kernels.runtime.copy_windows import copy_windows
 from tilesolve.kernels.runtime.pack_segment import pack_segment, tabulate_offsets
-from tilesolve.kernels.runtime.prefetch_queue import enqueue_next, list_prefetches
-from tilesolve.kernels.runtime.staging_buffer import STAGING_WORDS, flush_tiles, stage_tiles
+from tilesolve.kernels.runtime.prefetch_queue import enqueue_next
+from tilesolve.kernels.runtime.staging_buffer import (
+    LISTED_LINES,
+    LISTED_PARTS,
+    STAGING_WORDS,
+    hand_over_lines,
+    stage_tiles,
+)
+from tilesolve.kernels.runtime.turns import run_buffered, run_turns, trace_calls
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES
 from tilesolve.packing.offset_tables import TileLayout
@@ -186,83 +193,6 @@ def _set_output(s, stored, rows, columns, k0, b, R, N, B):
     return first
 
 
-@inlined
-def _trace_calls(s, count, turns, rows, columns, sums, turn_by, b, mode, kind):
-    """Write down what each of a call's tiles computes; ``turn_by`` is how far turns are apart."""
-    for call in range(count * turns):
-        turn, at = call // count, call % count
-        words = state.TRACE_WORDS * (s[state.CALLS] + call)
-        trace = as_pointer(s[state.TRACE] + WORD_BYTES * words)
-        high, wide = rows[1] - rows[0], columns[1] - columns[0]
-        down, across = turn_by
-        trace[0], trace[1] = rows[0] + at * (high - down) + turn * down, high
-        trace[2], trace[3] = columns[0] + at * (wide - across) + turn * across, wide
-        trace[4], trace[5] = sums[0], sums[1] - sums[0]
-        trace[6], trace[7] = b, mode
-        trace[8], trace[9] = kind, s[state.BOX]
-
-
-@inlined
-def _go_to_turn(s, begins, turn_by, turn):
-    """Move what the microkernel reads on to a turn."""
-    s[frames.A] = begins[0] + turn * turn_by[0]
-    s[frames.ROWS_A] = begins[1] + turn * turn_by[1]
-    s[frames.NEXT_A] = begins[2] + turn * turn_by[2]
-    s[frames.B] = begins[3] + turn * turn_by[3]
-    s[frames.COLUMNS_B] = begins[4] + turn * turn_by[4]
-
-
-@inlined
-def _run_turns(s, kernel, count, turns, apart, turn_by):
-    """Call the microkernel for each turn: tiles are written to C in place."""
-    frame = s[state.SELF] + WORD_BYTES * state.MICROKERNEL_FRAME
-    rows_c, columns_c = s[frames.ROWS_C], s[frames.COLUMNS_C]
-    begins = s[frames.A], s[frames.ROWS_A], s[frames.NEXT_A], s[frames.B], s[frames.COLUMNS_B]
-    list_prefetches(s, count)
-    invoke(kernel, frame)
-    for turn in range(1, turns):
-        _go_to_turn(s, begins, turn_by, turn)
-        s[frames.ROWS_C] = rows_c + WORD_BYTES * turn * apart[0]
-        s[frames.COLUMNS_C] = columns_c + WORD_BYTES * turn * apart[1]
-        list_prefetches(s, count)
-        invoke(kernel, frame)
-
-
-@inlined
-def _run_buffered(
-    s, kernel, count, turns, most, transposed, out, tile, sides, moves, apart, turn_by, R, N
-):
-    """Call the microkernel for so many tiles at a time, and move them from a buffer in between.
-
-    They are flushed to C, or transposed; what is added to comes before: ``transposed`` is 2 then,
-    else 1. ``tile`` is the first row and column of the first tile, ``sides`` are its extents,
-    ``moves`` is how far a call's tiles are apart, ``apart`` how far turns are.
-    """
-    frame = s[state.SELF] + WORD_BYTES * state.MICROKERNEL_FRAME
-    begins = s[frames.A], s[frames.ROWS_A], s[frames.NEXT_A], s[frames.B], s[frames.COLUMNS_B]
-    for turn in range(turns):
-        for at in range(0, count, most):
-            now = min(most, count - at)
-            s[frames.MORE] = now - 1
-            _go_to_turn(s, begins, turn_by, turn)
-            s[frames.A] += at * s[frames.A_MOVE]
-            s[frames.ROWS_A] += at * s[frames.ROWS_A_MOVE]
-            s[frames.NEXT_A] += at * s[frames.NEXT_A_MOVE]
-            s[frames.B] += at * s[frames.B_MOVE]
-            s[frames.COLUMNS_B] += at * s[frames.COLUMNS_B_MOVE]
-            row = tile[0] + turn * apart[0] + at * moves[0]
-            column = tile[1] + turn * apart[1] + at * moves[1]
-            high, wide = sides[0] + (now - 1) * moves[0], sides[1] + (now - 1) * moves[1]
-            if transposed == 2:
-                invoke(s[state.TRANSPOSE_TILES], s, 1, out, row, column, high, wide, R, N)
-            list_prefetches(s, now)
-            invoke(kernel, frame)
-            if transposed:
-                invoke(s[state.TRANSPOSE_TILES], s, 0, out, row, column, high, wide, R, N)
-            else:
-                flush_tiles(s, out, row, column, high, wide, R, N)
-
-
 @compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER, inner=True)
 def _call_tiles(s, role, count, turns, loops, R, N, K, B):
     """Call the microkernel for a tile of each role, and for those alike that follow it.
@@ -305,15 +235,31 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
         most = stage_tiles(s, role, count, turns, rows[0], columns[0], high, wide, R, N)
     if s[state.TRACE]:
         mode = Mode.STREAM if most and not transposed else s[frames.MODE]
-        _trace_calls(s, count, turns, rows, columns, sums, apart, b, mode, kind)
+        trace_calls(s, count, turns, rows, columns, sums, apart, b, mode, kind)
     s[state.CALLS] += count * turns
     if most:
         tile, sides = (rows[0], columns[0]), (high, wide)
-        _run_buffered(
-            s, kernel, count, turns, most, transposed, out, tile, sides, moves, apart, turn_by, R, N
+        able = not transposed and (kind == state.PACKED or kind == state.MIXED)
+        vectors = groups * wide if able else 0
+        run_buffered(
+            s,
+            kernel,
+            count,
+            turns,
+            most,
+            transposed,
+            vectors,
+            out,
+            tile,
+            sides,
+            moves,
+            apart,
+            turn_by,
+            R,
+            N,
         )
     else:
-        _run_turns(s, kernel, count, turns, apart, turn_by)
+        run_turns(s, kernel, count, turns, apart, turn_by)
 
 
 @inlined
@@ -377,6 +323,7 @@ def _walk_level(level, s, r, n, k, b, R, N, K, B):
             s[loop2] += 1
         s[loop3] += 1
     if level == 1 and s[state.EPILOGUE]:
+        hand_over_lines(s, 1, 0)
         invoke(s[state.EPILOGUE], s, r, n, k, b, R, N, K, B)
 
 
@@ -416,6 +363,8 @@ def run(words, out, first, second, memory, operands, trace, stop, alpha, alpha_i
     s[state.PREFETCH_LIST], s[state.STAGES_OUTPUT] = on_stack(_PREFETCH_WORDS), 0
     s[state.STAGING_BUFFER] = (on_stack(STAGING_WORDS) + LINE_BYTES - 1) & -LINE_BYTES
     as_pointer(s[state.PREFETCH_LIST])[0] = here
+    as_pointer(s[state.STAGING_BUFFER] + LISTED_LINES)[0] = s[state.STAGED_HALF] = 0
+    as_pointer(s[state.STAGING_BUFFER] + LISTED_PARTS)[0] = 0
     s[frames.ALPHA], s[frames.ALPHA + 1] = word(alpha, single), word(alpha_i, single)
     s[state.BETAS], s[state.BETAS + 1] = word(beta, single), word(beta_i, single)
     s[state.BETAS + 2], s[state.BETAS + 3] = word(1.0, single), word(0.0, single)
@@ -436,6 +385,7 @@ def run(words, out, first, second, memory, operands, trace, stop, alpha, alpha_i
         R, N = as_pointer(s[state.TABLES]), as_pointer(s[state.TABLES + 1])
         K, B = as_pointer(s[state.TABLES + 2]), as_pointer(s[state.TABLES + 3])
         invoke(s[state.WALK_LEVEL], s[state.TOP], s, 0, 0, 0, 0, R, N, K, B)
+    hand_over_lines(s, 1, 0)
     if s[state.NON_TEMPORAL_BYTES]:
         store_fence()
     return s[state.CALLS]

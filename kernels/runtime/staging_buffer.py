@@ -2,8 +2,9 @@
 
 A non-temporal store writes a line, or a part of one that is a multiple of 16 bytes away from
 others. Where vectors of C do not lie at such multiples, microkernels write a few tiles to a small
-buffer in the first cache. There they lie as in C, so that what is side by side is flushed line by
-line. The part of a line that a run ends in is kept for the tiles that go on there. A box says
+buffer in the first cache. There they lie as in C, so that what is side by side leaves line by line:
+the lines are listed, and stored while the next tiles are computed and written to the buffer's other
+half. The part of a line that a run ends in is kept for the tiles that go on there. A box says
 whether it is staged (`box_fields.STAGED`); see docs/decisions/051. `s` is a state (`state`); `R`
 and `N` are the tables of rows and columns (`table_fields`).
 """
@@ -14,12 +15,19 @@ from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.runtime import frames, state
 from tilesolve.kernels.runtime.compiled import INT, POINTER, as_pointer, compiled, inlined
-from tilesolve.kernels.runtime.copy_lines import ALL_LINES, flush_run
+from tilesolve.kernels.runtime.copy_lines import (
+    PART_WORDS,
+    list_run,
+    store_lines,
+    write_parts,
+)
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
-# Bytes from the buffer to what stands behind the runs.
-ROW_OFFSETS = tuning.STAGING_BYTES + (tuning.MAX_STAGED_RUNS + 1) * tuning.STAGING_GAP_BYTES
+_HALF_BYTES = tuning.STAGING_BYTES + (tuning.MAX_STAGED_RUNS + 1) * tuning.STAGING_GAP_BYTES
+
+# Bytes from the buffer to what stands behind both of its halves.
+ROW_OFFSETS = _HALF_BYTES + _HALF_BYTES
 """Offsets of rows in the buffer."""
 
 COLUMN_OFFSETS = ROW_OFFSETS + WORD_BYTES * tuning.MAX_STAGED_INDICES
@@ -29,7 +37,13 @@ COLUMN_OFFSETS = ROW_OFFSETS + WORD_BYTES * tuning.MAX_STAGED_INDICES
 _KEPT_LINES = COLUMN_OFFSETS + WORD_BYTES * tuning.MAX_STAGED_INDICES
 _KEPT_ENDS = _KEPT_LINES + tuning.MAX_KEPT_LINES * LINE_BYTES
 
-STAGING_WORDS = (_KEPT_ENDS + WORD_BYTES * tuning.MAX_KEPT_LINES + LINE_BYTES) // WORD_BYTES
+LISTED_LINES = _KEPT_ENDS + WORD_BYTES * tuning.MAX_KEPT_LINES
+"""The list of whole lines that wait: a run has one more than its bytes fill at most."""
+
+LISTED_PARTS = LISTED_LINES + tuning.STAGING_BYTES + LINE_BYTES * tuning.MAX_STAGED_RUNS
+"""The list of parts of lines that wait; a line of room for each line before is more than enough."""
+
+STAGING_WORDS = (LISTED_PARTS + LINE_BYTES) // WORD_BYTES + tuning.MAX_LISTED_PARTS * PART_WORDS
 """Words of the staging buffer with all that stands behind it."""
 
 
@@ -83,7 +97,7 @@ def _lay_out_runs(s, across, piece, rows, columns, element):
         ends[slot] = 0
     s[state.STAGED_ACROSS], s[state.STAGED_RUN_ROWS] = across, piece
     s[state.STAGED_RUN_PITCH] = pitch
-    s[frames.C], s[frames.MODE] = buffer + tuning.STAGING_GAP_BYTES, Mode.STORE
+    s[frames.MODE] = Mode.STORE
     s[frames.ROWS_C], s[frames.COLUMNS_C] = row_offsets, column_offsets
 
 
@@ -140,11 +154,35 @@ def stage_tiles(s, role, count, turns, r0, n0, m, n, R, N):
     return most
 
 
+@compiled(POINTER, INT, INT, inner=True)
+def hand_over_lines(s, count, vectors):
+    """Have a call for so many tiles, each of so many vectors, store the lines that are listed.
+
+    Each tile stores as many, one in a step of k. What is left over is stored now: all that is
+    listed, where no vectors are given.
+    """
+    listed, each = s[state.STAGING_BUFFER] + LISTED_LINES, 0
+    lines = as_pointer(listed)
+    waiting = lines[0]
+    if vectors >= s[state.STORING_VECTORS] > 0:
+        each = max(0, min(waiting // count, s[frames.K] - tuning.INTERLEAVED_STEPS_OF_3_VECTORS))
+    now = waiting - count * each
+    store_lines(listed, now)
+    lines[0] = 0
+    if not vectors:
+        write_parts(s[state.STAGING_BUFFER] + LISTED_PARTS)
+    s[frames.LINES] = listed + WORD_BYTES * (1 + 2 * now)
+    s[frames.LINES_MOVE], s[frames.LINE_COUNT] = 2 * WORD_BYTES * each, each
+
+
 @compiled(POINTER, INT, INT, INT, INT, INT, POINTER, POINTER, inner=True)
 def flush_tiles(s, out, r, n, rows, columns, R, N):
-    """Write what is in the staging buffer to C: so many rows and columns from the given ones on."""
+    """Have so many rows and columns of C, from the given ones on, leave the half they are in."""
     element = s[state.STEP_BYTES] // s[state.GROUP]
     buffer, pitch = s[state.STAGING_BUFFER], s[state.STAGED_RUN_PITCH]
+    half, lines, parts = buffer + s[state.STAGED_HALF], buffer + LISTED_LINES, buffer + LISTED_PARTS
+    write_parts(parts)  # of the other half: what was just written could not be read yet
+    s[state.STAGED_HALF] = _HALF_BYTES - s[state.STAGED_HALF]
     # Runs go along Y, from y to the last of it; x is the index of a run.
     X, Y, high, wide = R, N, rows, columns
     x, y, first, last = r, n, s[state.STAGED_FIRST_ROW], s[state.STAGED_END_COLUMN]
@@ -159,7 +197,7 @@ def flush_tiles(s, out, r, n, rows, columns, R, N):
     for at in range(0, high, unit):
         slot = (x + at - first) // unit
         base = out + X[X[table.OFFSETS] + x + at]
-        source = buffer + tuning.STAGING_GAP_BYTES + at // unit * pitch
+        source = half + tuning.STAGING_GAP_BYTES + at // unit * pitch
         kept = buffer + _KEPT_LINES + LINE_BYTES * slot
         done = 0
         while done < wide:
@@ -173,5 +211,5 @@ def flush_tiles(s, out, r, n, rows, columns, R, N):
                 more = done + now == wide and y + wide < last and size >= LINE_BYTES
                 if more and base + Y[offsets + wide] == begin + size:
                     after, ends[slot] = kept, begin + size
-            flush_run(source + done * length, begin, size, ALL_LINES, before, after)
+            list_run(source + done * length, begin, size, before, after, lines, parts)
             done += now

@@ -184,7 +184,13 @@ non-temporal stores."""
 STAGING_BUFFER = STAGES_OUTPUT + 1
 """Address of the staging buffer."""
 
-STAGED_ACROSS = STAGING_BUFFER + 1
+STAGED_HALF = STAGING_BUFFER + 1
+"""Bytes from there to the half of it that the next tiles are written to."""
+
+STORING_VECTORS = STAGED_HALF + 1
+"""Vectors of C from which on packed microkernels store such lines; 0 where none do."""
+
+STAGED_ACROSS = STORING_VECTORS + 1
 """Whether runs of C go from column to column, and not from row to row."""
 
 STAGED_RUN_ROWS = STAGED_ACROSS + 1

@@ -115,6 +115,9 @@ MAX_STAGED_INDICES = 256
 MAX_KEPT_LINES = 128
 """Runs whose last, partial line waits for the tiles that go on there, at most."""
 
+MAX_LISTED_PARTS = 256
+"""Parts of lines that wait in the staging buffer at most; more are written at once."""
+
 STAGING_GAP_BYTES = 2 * LINE_BYTES
 """Bytes before each run in the staging buffer, and behind the last one: a line for what was kept,
 and a tile's last vectors reach so far beyond its rows."""

@@ -15,7 +15,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, Roles, shared_lane
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Nest
-from tilesolve.planning.prefetch import should_prefetch, third_cache_feeds
+from tilesolve.planning.prefetch import should_prefetch
 from tilesolve.planning.register_tile import fits_second_cache, stores_alias
 from tilesolve.planning.runner import Runner, rows_operand
 from tilesolve.planning.solution import Solution
@@ -148,7 +148,7 @@ def policy_of(
         prepared=ready,
         top=top,
         non_temporal=streams and not stores_alias(part, machine, output, cell),
-        stages_output=not half and not third_cache_feeds(machine),
+        stages_output=not half,
         prefetches_next_rows=machine.prefetches_next_rows(dtype),
         prefetched=(False, False)
         if any(windows) or any(ready)

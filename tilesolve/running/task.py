@@ -21,6 +21,7 @@ from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, shared_la
 from tilesolve.kernels.codegen import pack
 from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.codegen.shape import Mode
+from tilesolve.kernels.codegen.unrolling import stores_lines
 from tilesolve.kernels.runtime import box_fields, call_fields, macrokernel
 from tilesolve.kernels.runtime import state as fields
 from tilesolve.kernels.runtime.boxes import pack_boxes
@@ -420,6 +421,8 @@ def _kernel_addresses(family: Family, packed: bool) -> Integers:
     loaded = load_kernels(family, packed=packed)  # another process may make them meanwhile
     addresses = _addresses_of_kinds(state)
     whole = fields.MIXED if family.mixed else fields.PACKED if packed else fields.IN_PLACE
+    storing = [one for one in family.part(packed=packed) if stores_lines(one)]
+    state[fields.STORING_VECTORS] = min((s.vectors * s.columns for s in storing), default=0)
     for shape in family.part(packed=packed):
         kind = fields.HALVED if shape.halved else whole
         addresses[kind, shape.vectors - 1, shape.columns - 1] = loaded.address(shape.name)

@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
 import pytest
 from machine_code import keep_once
 
@@ -18,7 +17,12 @@ from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly
 from tilesolve.kernels.codegen.store_output import interleaved_steps
-from tilesolve.kernels.codegen.unrolling import is_unrolled, steps_per_trip, vectors_from_memory
+from tilesolve.kernels.codegen.unrolling import (
+    is_unrolled,
+    steps_per_trip,
+    stores_lines,
+    vectors_from_memory,
+)
 from tilesolve.kernels.microkernel_costs import default_tile
 from tilesolve.packing.sizes import LINE_BYTES, VECTOR_BYTES
 
@@ -36,6 +40,7 @@ SUFFIX = {"float32": "ps", "float64": "pd"}
 FMA = r"^vfn?m(add|sub)\d+"
 MASKED = r"\{%k[1-7]\}|^vmaskmov"
 ON_STACK = r"\(%r[sb]p"
+STREAMED = r"^vmovnt"
 WRITTEN = r"^vmov\w+\s+%[xyz]mm\d+, -?\d*\(%r(?![sb]p)"
 
 
@@ -60,12 +65,14 @@ kernels = pytest.mark.parametrize(
 class Code:
     """The assembly of one kernel: its lines, and those of each innermost loop that sums products.
 
-    The loop that adds to C where rows are missing has masks, which tell it from these; and the way
-    from the last steps of k back to the next tile, which may lie behind the loops, writes C.
+    `storing` are those that store lines meanwhile. The loop that adds to C where rows are missing
+    has masks, which tell it from these; and the way from the last steps of k back to the next tile,
+    which may lie behind the loops, writes C.
     """
 
     lines: list[str]
     loops: list[list[str]]
+    storing: list[list[str]]
 
     @classmethod
     def of(cls, text, name):
@@ -83,7 +90,12 @@ class Code:
             if not any(begin <= b and e <= end and (b, e) != (begin, end) for b, e in loops)
         ]
         others = rf"{MASKED}|{WRITTEN}"
-        return cls(lines, [x for x in innermost if count(x, FMA) and not count(x, others)])
+        summing = [loop for loop in innermost if count(loop, FMA)]
+        return cls(
+            lines,
+            [loop for loop in summing if not count(loop, others)],
+            [loop for loop in summing if count(loop, STREAMED) == 1],
+        )
 
 
 def count(lines, pattern):
@@ -140,19 +152,29 @@ def test_nothing_is_spilled(cpu, bits, registers, dtype):
     """While k is summed, no accumulator goes through the stack.
 
     Kernels that read in place have more addresses than there are integer registers; these may.
-    Others read an address or two there, and the list of the lines of C to prefetch, in each trip. A
+    Others read an address or two there, where steps begin, and the list of the lines of C to
+    prefetch, in each trip; and where they are, those that store lines read their addresses. A
     complex tile that takes all 32 vector registers may leave two of its 24 accumulators there.
     """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
         parts = 2 if shape.complex else 1
         taken = shape.accumulators + parts * (shape.vectors + 1)
         excused = 4 if taken == 32 else 0
-        for loop in code.loops:
+        for loop in (*code.loops, *code.storing):
             assert count(loop, rf"^v.*{ON_STACK}") <= excused, shape.name
             if shape.packed:
                 read = count(loop, rf"^(mov|cmp|add)q\s.*{ON_STACK}.*, ")
-                assert read <= 4, shape.name
+                assert read <= 5, shape.name
                 assert count(loop, ON_STACK) - read <= excused, shape.name
+
+
+@kernels
+def test_steps_store_a_line_each(cpu, bits, registers, dtype):
+    """Wide kernels that read micro-panels have a loop of steps with one non-temporal store."""
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        step = shape.accumulators * (2 if shape.complex else 1)
+        found = [(count(loop, FMA), count(loop, STREAMED)) for loop in code.storing]
+        assert found == [(step, 1)] * stores_lines(shape), shape.name
 
 
 @kernels
@@ -194,24 +216,26 @@ def test_columns_in_place_take_turns_in_being_prefetched(cpu, bits, registers, d
 
 @kernels
 def test_non_temporal_stores_are_full_vectors(cpu, bits, registers, dtype):
-    """One mode stores every vector of the tile non-temporally.
+    """One mode stores every vector of the tile non-temporally, or all of it in pieces of 16 bytes.
 
     Where stores are interleaved with the last steps of k, another one does; both may share their
-    end. A third one stores pieces of 16 bytes, a column in each trip of a loop.
+    end. Kernels that store lines have a store for that, too.
     """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
         ways = 0 if shape.halved else 2 if interleaved_steps(shape) else 1
-        pieces = 0 if shape.halved else shape.rows * np.dtype(dtype).itemsize // VECTOR_BYTES
-        every = count(code.lines, r"^v?movnt")
-        found = count(code.lines, rf"^vmovntp[sd]\s+%{REGISTERS[bits]}\d+, ")
+        whole = shape.accumulators
+        pieces = whole * bits // (8 * VECTOR_BYTES)
+        every, of_whole = (
+            count(code.lines, kind) - stores_lines(shape)
+            for kind in (r"^v?movnt", rf"^vmovntp[sd]\s+%{REGISTERS[bits]}\d+, ")
+        )
         if bits > 8 * VECTOR_BYTES:
-            assert count(code.lines, r"^vmovnt(?:p[sd]|dq)\s+%xmm\d+, ") == pieces, shape.name
-            assert every == found + pieces, shape.name
-        else:
-            assert every == found, shape.name
-            found -= pieces
-        assert min(ways, 1) * shape.accumulators <= found, shape.name
-        assert found <= ways * shape.accumulators, shape.name
+            of_pieces = every - of_whole
+            assert count(code.lines, r"^vmovnt(?:p[sd]|dq)\s+%xmm\d+, ") == of_pieces, shape.name
+            assert min(ways, 1) * pieces <= of_pieces <= ways * pieces, shape.name
+        else:  # pieces are whole vectors
+            ways *= 2
+        assert min(ways, 1) * whole <= of_whole <= ways * whole, shape.name
 
 
 @kernels
