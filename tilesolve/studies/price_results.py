@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite, nan
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesolve.bench.results.report import Report, format_figure, geometric_mean, list_facts
 from tilesolve.ranking.order import spearman
-from tilesolve.ranking.variants import SOLVER
 from tilesolve.studies.method import Method, list_reasons
 from tilesolve.studies.priced_plans import (
     CALIBRATED,
@@ -57,7 +57,7 @@ def fit_factors(trials: Sequence[Trial]) -> dict[str, float]:
     names = list(dict.fromkeys(name for one in trials for name in one.terms))
     times = np.log([one.median for one in trials])
 
-    def differ(factors: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def differ(factors: NDArray[np.float64]) -> NDArray[np.float64]:
         own = dict(zip(names, factors.tolist(), strict=True))
         found = np.log([one.score(own) for one in trials]) - times
         return np.concatenate([found, PRIOR * (factors - 1)])
@@ -99,22 +99,17 @@ def group_suites(found: PricedCases) -> dict[str, list[PricedCase]]:
     return groups
 
 
-def pick_plans(cases: Sequence[PricedCase], machine: str) -> list[Trial]:
-    """Return the plans of a machine, one for each case."""
-    return [one for case in cases for one in case.of(machine) if one.kind == SOLVER]
-
-
 def list_price_rows(found: PricedCases) -> list[tuple[str, ...]]:
     """Return for each suite and machine how well the price orders and predicts."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for suite, cases in group_suites(found).items():
         for machine in list_machines(found):
-            plans = pick_plans(cases, machine)
-            known = [value for case in cases if isfinite(value := _correlate(case.of(machine)))]
-            regrets = [
-                plan.median / min(one.median for one in case.trials)
-                for case, plan in zip(cases, plans, strict=True)
-            ]
+            own = [(case, plan) for case in cases if (plan := case.plan(machine))]
+            if not own:
+                continue
+            known = [value for case, _ in own if isfinite(value := _correlate(case.of(machine)))]
+            regrets = [plan.median / min(t.median for t in case.trials) for case, plan in own]
+            plans = [plan for _, plan in own]
             ratios = [plan.predicted / plan.median for plan in plans]
             rows.append(
                 (
@@ -158,17 +153,19 @@ def list_factor_rows(found: PricedCases) -> list[tuple[str, ...]]:
 
 def compare_machines(found: PricedCases) -> dict[str, str]:
     """Return for each suite how fast calibrated plans are beside detected ones."""
-    if CALIBRATED not in list_machines(found):
-        return {}
     lines = {}
     for suite, cases in group_suites(found).items():
-        pairs = zip(pick_plans(cases, DETECTED), pick_plans(cases, CALIBRATED), strict=True)
-        ratios = [detected.median / calibrated.median for detected, calibrated in pairs]
-        worst = min(range(len(ratios)), key=ratios.__getitem__)
-        lines[suite] = (
-            f"{geometric_mean(ratios):.3f} times as fast in the geometric mean, "
-            f"{ratios[worst]:.2f} at worst ({cases[worst].name.rpartition(': ')[2]})"
-        )
+        ratios = [
+            (detected.median / calibrated.median, case.name.rpartition(": ")[2])
+            for case in cases
+            if (detected := case.plan(DETECTED)) and (calibrated := case.plan(CALIBRATED))
+        ]
+        if ratios:
+            worst, name = min(ratios)
+            mean = geometric_mean([ratio for ratio, _ in ratios])
+            lines[suite] = (
+                f"{mean:.3f} times as fast in the geometric mean, {worst:.2f} at worst ({name})"
+            )
     return lines
 
 

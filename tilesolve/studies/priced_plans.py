@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilesolve.bench.case import Case, match_any
-from tilesolve.bench.cases import ContractionCase, find_case_or_suite
+from tilesolve.bench.cases import ContractionCase
 from tilesolve.bench.nests import NestCase, has_nests
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.fields import Share
@@ -32,6 +32,7 @@ from tilesolve.nests.request import NestRequest
 from tilesolve.planning.solution import Solution
 from tilesolve.planning.waiting import waiting_seconds
 from tilesolve.ranking.variants import GRID, SOLVER, list_variants
+from tilesolve.studies.method import find_problems
 from tilesolve.studies.nest_tiles import find_temporal, time_choices
 
 DETECTED, CALIBRATED = "detected", "calibrated"
@@ -40,8 +41,8 @@ DETECTED, CALIBRATED = "detected", "calibrated"
 SUITES = "random:16:58,random:8:59,tccg,resnet18,nests"
 """What is studied unless suites are named: factors are fitted to the first one."""
 
-MOST_FLOPS = 2.5e10
-"""Larger cases are left out: each would take minutes."""
+MOST_FLOPS = 1e10
+"""Larger cases are left out: each would take a minute."""
 
 COMPUTE = ("arithmetic", "calls", "packing", "in place")
 """Terms that add up to the price's arithmetic."""
@@ -105,9 +106,8 @@ class PricedCase(Outcome):
 
     def check(self) -> None:
         """Refuse a case without the plan of a machine, or with a trial that has no time."""
-        if not all(one.seconds for one in self.trials) or not all(
-            self.plan(machine) for machine in self.machines
-        ):
+        planned = self.machines and all(self.plan(machine) for machine in self.machines)
+        if not planned or not all(one.seconds for one in self.trials):
             raise BenchmarkError(f"the study of {self.name} lacks a time, or a plan")
 
     @property
@@ -169,20 +169,18 @@ def find_priced(job: Job) -> dict[str, Case[Any]]:
     >>> from tilesolve.bench.results.outputs import Outputs
     >>> job = Job("random:2:7,tccg", ("7-1 *", "abc-b*"), None, None, Procedure(), Outputs())
     >>> list(find_priced(job))
-    ['random:2:7: 7-1 ab-abc-c', 'tccg: abc-bda-dc']
+    ['random:2:7: 7-1 adcb-ea-cdbe', 'tccg: abc-bda-dc']
     """
     found: dict[str, Case[Any]] = {}
-    for name in job.suite.split(","):
-        if has_nests(name):
-            for key, nest in find_temporal(replace(job, suite=name)).items():
-                full = f"{name}: {key}"
-                found[full] = NestCase(full, replace(nest.work, name=full))
-            continue
-        for key, problem in find_case_or_suite(name, dtype=job.dtype).items():
-            wanted = not job.chosen or match_any([key], job.chosen)
-            if wanted and problem.flops <= MOST_FLOPS:
-                full = f"{name}: {key}"
-                found[full] = ContractionCase(full, problem)
+    for suite in job.suite.split(","):
+        own = replace(job, suite=suite, chosen=())
+        cases = find_temporal(own) if has_nests(suite) else find_problems(own)
+        for name, case in cases.items():
+            wanted = not job.chosen or match_any([name], job.chosen)
+            if wanted and case.flops <= MOST_FLOPS:
+                full, nest = f"{suite}: {name}", isinstance(case, NestCase)
+                work = replace(case.work, name=full) if nest else case.work
+                found[full] = replace(case, name=full, work=work)
     if not found:
         raise BenchmarkError(f"no case of {job.suite!r} is meant that takes {MOST_FLOPS:g} flops")
     return found
@@ -220,13 +218,12 @@ def study_price(
     machines = {DETECTED: Machine.detect(), CALIBRATED: machine}
     if machines[DETECTED].to_toml() == machine.to_toml():
         del machines[CALIBRATED]
-    nest = isinstance(case, NestCase)
-    many = _vary_nest if nest else _vary_plan
+    many = _vary_nest if isinstance(case, NestCase) else _vary_plan
     made = [one for name in machines for one in many(case, name, machines[name], procedure, count)]
-    rounds = procedure.repeat if nest else procedure.estimate_rounds(case, machine, len(made))
+    rounds = procedure.estimate_rounds(case, machine, len(made))
     step = count_steps(tell, len(made) * (1 + rounds))
     several = [work for _, work in made]
-    if nest:
+    if isinstance(case, NestCase):
         times = time_choices(case, several, machine, procedure, step)
     else:
         times, _ = time_plans(case.work, several, procedure, step)

@@ -77,8 +77,9 @@ def empty(
 
 def _read_shape(shape: object) -> tuple[int, ...]:
     """Return the extents of a shape that is given as a number or as several ones."""
+    several: Any = shape if isinstance(shape, tuple | list) else (shape,)
     try:
-        found = tuple(map(index, shape)) if isinstance(shape, tuple | list) else (index(shape),)  # type: ignore[call-overload]
+        found = tuple(map(index, several))
     except TypeError:
         raise SizeError(f"shape must be integers, got {shape!r:.80}") from None
     if any(extent < 0 for extent in found):
