@@ -320,7 +320,8 @@ NUMBERS = {
         "studies.nest_tiles": "RANDOM_TILINGS DIVISOR TILING_SECONDS",
         "nests.draws": "DRAWS_PER_TILING",
         "studies.priced_plans": "MOST_FLOPS",
-        "studies.price_results": "VARIANTS VARIANT_SECONDS NEAR_RATIO LOSS_SCALE PRIOR METHOD",
+        "studies.price_results": "VARIANTS VARIANT_SECONDS NEAR_RATIO LOSS_SCALE PRIOR FAR_PLANS "
+        "METHOD",
         "studies.tries": "TRIES TRIES_SECONDS ANSWERS METHOD",
     },
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS FLUSHED_CACHES"},

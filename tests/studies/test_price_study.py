@@ -25,7 +25,9 @@ from tilesolve.studies import priced_plans as study
 from tilesolve.studies.price_results import (
     compare_machines,
     fit_factors,
+    fit_machines,
     list_factor_rows,
+    list_far_plans,
     list_price_rows,
     share_near,
 )
@@ -131,7 +133,8 @@ def test_tables(found):
         "a:1": "0.500 times as fast in the geometric mean, 0.50 at worst (x)",
         "b": "2.000 times as fast in the geometric mean, 2.00 at worst (x)",
     }
-    terms = list_factor_rows(found)
+    factors = fit_machines(found)
+    terms = list_factor_rows(found, factors)
     assert [row[0] for row in terms] == ["none", "arithmetic", "memory", "all"]
     assert {len(row) for row in terms} == {5}
     assert terms[0][2] == "0%"
@@ -139,8 +142,12 @@ def test_tables(found):
     assert terms[1][2] == "100%"
     alone = replace(found, cases=tuple(replace(c, trials=c.trials[:2]) for c in found.cases[:3]))
     assert compare_machines(alone) == {}
-    assert {len(row) for row in list_factor_rows(alone)} == {3}
-    assert list_factor_rows(replace(found, cases=())) == []
+    assert {len(row) for row in list_factor_rows(alone, fit_machines(alone))} == {3}
+    assert list_factor_rows(found, fit_machines(replace(found, cases=()))) == []
+    (first, second) = list_far_plans(found, factors)
+    assert first.startswith("detected, furthest off")
+    assert second.count("(") == 3
+    assert "(b: x)" in second.partition(",")[2].split(": ", 1)[1]
 
 
 def test_files(found):

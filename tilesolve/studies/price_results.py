@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite, nan
+from math import isfinite, log, nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,9 @@ LOSS_SCALE = 0.15
 
 PRIOR = 0.3
 """Weight of the guess that a factor is 1, in logarithms of ratios: what does not matter stays."""
+
+FAR_PLANS = 5
+"""Plans of each machine that are named because they are furthest off."""
 
 PRICE_UNITS = (
     "of variants: rank correlation of scores and times within a problem, median; of problems: of "
@@ -128,17 +131,25 @@ def _correlate(trials: Sequence[Trial]) -> float:
     return spearman([one.score() for one in trials], [one.median for one in trials])
 
 
-def list_factor_rows(found: PricedCases) -> list[tuple[str, ...]]:
-    """Return the factor of each term, and what it alone and all together do to predictions."""
-    groups, machines = group_suites(found), list_machines(found)
-    if not groups:
-        return []
-    fitted, *others = groups.values()
-    judged = [case for cases in others for case in cases] or fitted
-    trials = {name: [one for case in judged for one in case.of(name)] for name in machines}
-    factors = {
-        name: fit_factors([one for case in fitted for one in case.of(name)]) for name in machines
+def fit_machines(found: PricedCases) -> dict[str, dict[str, float]]:
+    """Return the factors of each machine, fitted to the first suite."""
+    fitted = next(iter(group_suites(found).values()), [])
+    return {
+        name: fit_factors(own)
+        for name in list_machines(found)
+        if (own := [one for case in fitted for one in case.of(name)])
     }
+
+
+def list_factor_rows(
+    found: PricedCases, factors: Mapping[str, Mapping[str, float]]
+) -> list[tuple[str, ...]]:
+    """Return the factor of each term, and what it alone and all together do to predictions."""
+    if not factors:
+        return []
+    fitted, *others = group_suites(found).values()
+    judged, machines = [case for cases in others for case in cases] or fitted, list(factors)
+    trials = {name: [one for case in judged for one in case.of(name)] for name in machines}
     terms = dict.fromkeys(term for own in factors.values() for term in own)
     rows = [("none", *(c for name in machines for c in ("", _share_of(trials[name], {}))))]
     for term in terms:
@@ -149,6 +160,18 @@ def list_factor_rows(found: PricedCases) -> list[tuple[str, ...]]:
         rows.append(tuple(cells))
     together = (c for name in machines for c in ("", _share_of(trials[name], factors[name])))
     return [*rows, ("all", *together)]
+
+
+def list_far_plans(found: PricedCases, factors: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return a line for each machine: the plans whose times no factors explain, the worst first."""
+    lines = []
+    for name, own in factors.items():
+        plans = [(case.name, plan) for case in found.done if (plan := case.plan(name))]
+        ratios = [(plan.score(own) / plan.median, case) for case, plan in plans]
+        far = sorted(ratios, key=lambda pair: -abs(log(pair[0])))[:FAR_PLANS]
+        listed = ", ".join(f"{ratio:.2f} ({case})" for ratio, case in far)
+        lines.append(f"{name}, furthest off with all factors, predicted over measured: {listed}")
+    return lines
 
 
 def compare_machines(found: PricedCases) -> dict[str, str]:
@@ -177,9 +200,9 @@ PRICE_COLUMNS = {"suite": "left", "machine": "left"} | dict.fromkeys(
 
 def report_price(found: PricedCases) -> Report:
     """Return what there is to show of a study."""
-    made, machines = found.conditions, list_machines(found)
+    made, factors = found.conditions, fit_machines(found)
     columns = {"factor of": "left"} | dict.fromkeys(
-        (head for name in machines for head in (name, f"{name}, within 25 %")), "right"
+        (head for name in factors for head in (name, f"{name}, within 25 %")), "right"
     )
     return Report(
         f"price, {made.suite}, {format_count(made.threads, 'thread')}",
@@ -188,9 +211,9 @@ def report_price(found: PricedCases) -> Report:
         compare_machines(found),
         [
             Table("how well the price orders and predicts", PRICE_COLUMNS, list_price_rows(found)),
-            Table("terms of the price, fitted", columns, list_factor_rows(found)),
+            Table("terms of the price, fitted", columns, list_factor_rows(found, factors)),
         ],
-        list_reasons(found),
+        [*list_far_plans(found, factors), *list_reasons(found)],
         summed="calibrated beside detected",
     )
 
