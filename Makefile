@@ -80,6 +80,7 @@ bench: $(READY)
 	test -f $(MACHINE) || $(BIN)/tilesolve calibrate --quick --output $(MACHINE)
 	$(BIN)/tilesolve kernels --output $(MACHINE)
 	$(RECORD) planning $(PAGES) examples/planning_speed.py
+	TILESOLVE_MACHINE=$(MACHINE) OPENBLAS_NUM_THREADS=1 $(RECORD) einsum-planning $(PAGES) examples/einsum_planning.py
 	$(RECORD) calls $(PAGES) examples/call_overhead.py
 	$(RECORD) transposes $(PAGES) examples/transposing_speed.py
 	TILESOLVE_MACHINE=$(MACHINE) $(RECORD) threads $(PAGES) examples/thread_scaling.py

@@ -92,6 +92,7 @@ SAMPLES = {
     "var": np.ones(3),
     "vector_bits": 256,
     "vector_registers": 16,
+    "shape": (4, 4),
     "w": FILTERS,
     "x": IMAGES,
     "x_shape": IMAGES.shape,

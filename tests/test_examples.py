@@ -32,6 +32,14 @@ def test_every_example_is_run_here():
         assert path.stem in SLOW or f'example("{path.stem}").main(' in here
 
 
+def test_einsum_planning(capsys):
+    """Each contraction is right, and has a row; each size says how many calls pay."""
+    example("einsum_planning").main([16])
+    out = capsys.readouterr().out
+    assert out.count("| 2^16 |") == 7
+    assert "of 6 |" in out
+
+
 def test_first_contraction(capsys):
     """The plan's result is numpy's."""
     example("first_contraction").main()

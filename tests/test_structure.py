@@ -239,7 +239,6 @@ NUMBERS = {
     },
     "limits of numpy, of Python and of the operating system": {
         "bench.run.conv_peers": "ONNX_OPSET ONNX_FORMAT TORCH_DIMENSIONS PACKING_RUNS",
-        "bench.run.peers": "NUMPY_OFFSET_BYTES",
         "bench.run.worker": "PR_SET_PDEATHSIG",
         "cli": "FAILED",
         "contractions.arrays": "HOST_DEVICES",
@@ -305,7 +304,7 @@ NUMBERS = {
         "bench.cases": "MULTIPLICATIONS EXTENTS TENSOR_ELEMENTS TINY_EXTENT START_SECONDS",
         "bench.procedure": "LEAST_ROUNDS LONG_SECONDS RUN_PER_ARITHMETIC",
         "bench.results.summary": "NEAR_ERROR",
-        "bench.case": "CHECKED_ELEMENTS ROUNDING_ERRORS DIGEST_PARTS",
+        "bench.case": "NUMPY_OFFSET_BYTES CHECKED_ELEMENTS ROUNDING_ERRORS DIGEST_PARTS",
         "bench.layers": "TINY LAYER_SECONDS",
         "bench.nests": "TINY_EXTENT LARGEST_DRAWN NEST_SECONDS",
         "bench.run.sweep": "SPARE_BYTES",
@@ -320,6 +319,9 @@ NUMBERS = {
         "studies.nest_tile_results": "SHARES",
         "studies.nest_tiles": "RANDOM_TILINGS DIVISOR TILING_SECONDS",
         "nests.draws": "DRAWS_PER_TILING",
+        "studies.priced_plans": "MOST_FLOPS",
+        "studies.price_results": "VARIANTS VARIANT_SECONDS NEAR_RATIO LOSS_SCALE PRIOR FAR_PLANS "
+        "METHOD",
         "studies.tries": "TRIES TRIES_SECONDS ANSWERS METHOD",
     },
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS FLUSHED_CACHES"},

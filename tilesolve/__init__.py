@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tilesolve.plans.plan import plan as plan
     from tilesolve.ranking.ranking import Ranking as Ranking
     from tilesolve.ranking.ranking import rank as rank
+    from tilesolve.system.aligned_arrays import empty as empty
     from tilesolve.transposes.transpose import transpose as transpose
 
 _HOMES = {
@@ -60,6 +61,7 @@ _HOMES = {
     "einsum": "expressions.einsum",
     "einsum_path": "expressions.path_report",
     "elementwise": "contractions.epilogue",
+    "empty": "system.aligned_arrays",
     "expression": "expressions.compile",
     "fold_batchnorm": "convolutions.batch_norm",
     "nest": "nests.plan",

@@ -32,6 +32,7 @@ class Study(StrEnum):
     RANKING = "ranking"
     TILINGS = "tilings"
     TRIES = "tries"
+    PRICE = "price"
 
 
 def bench(
@@ -40,7 +41,7 @@ def bench(
         str,
         typer.Argument(
             help="A suite, the path of a suite file or of an ONNX model, or random:N:SEED; "
-            "for a study also a case."
+            "for a study also a case, for --study price several suites with commas between."
         ),
     ] = "",
     case: Annotated[
@@ -103,7 +104,8 @@ def bench(
             min=1,
             help="Random plans of a case that --study tiles runs, else 30; variants of a case that "
             "--study ranking does, else 60; random tiles of a nest for --study tilings, else 30; "
-            "candidates that --study tries tries, else 5.",
+            "candidates that --study tries tries, else 5; plans of each machine for "
+            "--study price, else 6.",
         ),
     ] = None,
 ) -> None:
@@ -116,8 +118,9 @@ def bench(
     A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
     runners-up and random ones; `--study ranking` runs its variants and says how well rankers order
     them; `--study tilings` does so with random tiles of the nests of a suite; `--study tries` runs
-    the plan that tries keep beside the one without; `--study misses` simulates the caches of a
-    machine.
+    the plan that tries keep beside the one without; `--study price` fits the terms of the price to
+    times, and compares the detected and the calibrated machine; `--study misses` simulates the
+    caches of a machine.
 
     Example: $ tilesolve bench tccg --peers numpy,tblis --json tccg.json --html tccg.html
     Example: $ tilesolve bench sconv --case ResNet-50 --peers torch,im2col
@@ -128,6 +131,10 @@ def bench(
 
         study_misses(suite, machine)
         return
+    if study is Study.PRICE and not suite:
+        from tilesolve.studies.priced_plans import SUITES
+
+        suite = SUITES
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
     from tilesolve.bench.layers import has_layers
@@ -147,7 +154,7 @@ def bench(
     nests, layers = has_nests(suite), has_layers(suite) and not problems
     if study is Study.TILINGS and not nests:
         raise typer.BadParameter(f"--study tilings takes a suite of nests, not {suite}")
-    if nests and study is not Study.TILINGS:
+    if nests and study not in (Study.TILINGS, Study.PRICE):
         _refuse(context, _OF_NESTS, "nests")
     if study is not None:
         from tilesolve.studies.method import carry_out
@@ -182,7 +189,7 @@ def _check_study(context: typer.Context, study: Study | None) -> None:
         told = "takes, of files, --json and --csv;"
     if study is Study.TILINGS:
         taken.remove("dtype")
-    if study in (Study.RANKING, Study.TILINGS, Study.TRIES):
+    if study in (Study.RANKING, Study.TILINGS, Study.TRIES, Study.PRICE):
         taken += ["page"]
         told = "takes, of files, --json, --csv and --page;"
     if ignored := list_ignored(context, taken):

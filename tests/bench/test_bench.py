@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -24,7 +25,7 @@ from patience import PATIENCE
 from running_cases import make_shallow_machine, write_shallow_machine
 from strategies import problems as any_problem
 
-from tilesolve.bench.case import find_outliers, sum_parts
+from tilesolve.bench.case import NUMPY_OFFSET_BYTES, find_outliers, sum_parts
 from tilesolve.bench.cases import (
     MULTIPLICATIONS,
     TENSOR_ELEMENTS,
@@ -33,7 +34,14 @@ from tilesolve.bench.cases import (
     find_cases,
     name_cases,
 )
-from tilesolve.bench.contenders import OURS, Contender, parse_contenders
+from tilesolve.bench.contenders import (
+    ALIGNED,
+    OURS,
+    Contender,
+    parse_contenders,
+    parse_layer_contenders,
+    parse_nest_contenders,
+)
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.comparison import compare_sweeps
 from tilesolve.bench.results.outputs import Job, Outputs
@@ -44,7 +52,7 @@ from tilesolve.bench.results.performance_page import (
 )
 from tilesolve.bench.results.record import Conditions
 from tilesolve.bench.results.report import sort_cases
-from tilesolve.bench.results.summary import list_means, list_rows, report_sweep
+from tilesolve.bench.results.summary import list_columns, list_means, list_rows, report_sweep
 from tilesolve.bench.results.sweeps import Entry, Figures, Result, Sweep
 from tilesolve.bench.run.sweep import begin, estimate_cases, run_sweep
 from tilesolve.bench.run.sweep import measure_case as measure
@@ -142,6 +150,23 @@ class TestChecks:
         assert find_outliers(ContractionCase("x", SMALL), digests) == [False, True, False]
         assert find_outliers(ContractionCase("x", SMALL), digests[:2]) == [True, True]
 
+    @settings(max_examples=60)
+    @given(any_problem(), st.sampled_from([0, NUMPY_OFFSET_BYTES, 48]))
+    def test_arrays_begin_where_they_are_asked_to(self, problem, offset):
+        """So many bytes after a line, whatever their size; as numpy's large ones unless asked."""
+        case = ContractionCase("x", problem)
+        begins = [array.ctypes.data % 64 for array in case.draw(offset) if array.size]
+        assert begins == [offset] * len(begins)
+        assert {array.ctypes.data % 64 for array in case.draw() if array.size} <= {16}
+        for one, other in zip(case.draw(), case.draw(offset), strict=True):
+            assert np.array_equal(one, other, equal_nan=True)
+
+    def test_numpy_allocates_as_is_said(self):
+        """Its large arrays begin 16 bytes after a page."""
+        if platform.libc_ver()[0] != "glibc":
+            pytest.skip("another library allocates otherwise")
+        assert {np.empty(2**23 + n).ctypes.data % 4096 for n in range(4)} == {NUMPY_OFFSET_BYTES}
+
     def test_a_result_that_was_never_written_is_wrong(self):
         """The output starts as NaN, and NaN is no number within any slack."""
         *operands, out = draw_arrays(SMALL)
@@ -188,6 +213,16 @@ class TestContenders:
         assert found["subtly_wrong"].reason
         assert found["right"].seconds
         assert found["again"].seconds
+
+    def test_arrays_of_contenders_begin_as_numpys_do(self):
+        """All but those of one that is to have aligned ones."""
+        for offset in (NUMPY_OFFSET_BYTES, 0):
+            contender = replace(fake(f"seeing_{offset}"), offset=offset)
+            found = measure_case("x", SMALL, [contender], Procedure(repeat=1)).entries
+            assert found[contender.name].seconds, found
+        assert [one.offset for one in parse_contenders("numpy,mine:make")] == [16, 0, 16, 16]
+        assert {one.offset for one in parse_layer_contenders("torch")[:2]} == {16}
+        assert [one.offset for one in parse_nest_contenders("numpy")] == [16, 0, 16]
 
     def test_a_hung_contender_is_stopped(self):
         """After the limit it is gone, whether it hangs when making ready or in a later run."""
@@ -488,9 +523,11 @@ class TestSweep:
         found = made(case, tilesolve="", numpy="")
         assert Sweep.from_json(found.to_json()).to_json() == found.to_json()
         assert found.has(ContractionCase("odd", SMALL))
-        ((name, roofline, ours, *others),) = list_rows(found)
-        assert (name, roofline, ours, set(others[:-1])) == ("odd", "-", "unplanned", {"-", "0"})
-        ours, numpy = csv.DictReader(io.StringIO(found.to_csv()))
+        ((name, roofline, ours, aligned, *others),) = list_rows(found)
+        assert (name, roofline, ours, aligned) == ("odd", "-", "unplanned", "unplanned")
+        assert set(others[:-1]) == {"-", "0"}
+        ours, aligned, numpy = csv.DictReader(io.StringIO(found.to_csv()))
+        assert aligned["reason"] == ours["reason"]
         assert (ours["reason"], ours["roofline_s"], ours["predicted_s"]) == (
             "unplanned: IPOPT is tired",
             "",
@@ -547,7 +584,8 @@ class TestCommand:
         names = [case.name for case in Sweep.read(kept).cases]
         assert names == ["one", "two"]
         lines = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
-        assert len(lines) == 6
+        assert len(lines) == 8
+        assert "| times aligned |" in page.read_text("utf-8")
         for line in lines:
             assert (line["contender"] == "fake_peers:wrong") == (not line["median_s"])
         text = page.read_text("utf-8")
@@ -803,9 +841,38 @@ class TestResults:
         found = sort_cases(made(*cases))
         assert [case.name for case in found] == ["none", "0.5", "1.0", "2.0", "skipped"]
         table = list_rows(made(*cases, tilesolve="", numpy=""))
-        assert {len(row) for row in table} == {12}
+        assert {len(row) for row in table} == {14}
         means = list_means(made(*cases, tilesolve="", numpy=""))
         assert means["times the best peer"] == "1.00, slower in 1 of 3"
+
+    def test_aligned_arrays_stand_beside(self):
+        """The ratio of speeds and the worst one are told; what has not been measured is missing."""
+        entries = self.CASE.entries | {ALIGNED: Entry((2e-3,) * 3)}
+        found = made(replace(self.CASE, entries=entries), self.OTHER, tilesolve="", aligned="")
+        first, second = (
+            dict(zip(list_columns(found), row, strict=True)) for row in list_rows(found)
+        )
+        assert [(row["aligned"], row["to aligned"]) for row in (first, second)] == [
+            ("1", "0.50"),
+            ("-", "-"),
+        ]
+        assert list_means(found)["times aligned"] == "0.50, least 0.50 (matmul)"
+        assert "times aligned" not in list_means(made(self.OTHER))
+        assert "peers none" in name_section(found)
+        assert report_sweep(found).heading.endswith("without peers")
+
+    def test_older_files_do_not_say_where_arrays_began(self, tmp_path):
+        """They are read, and not gone on with: what is measured now may differ."""
+        old = made(self.CASE)
+        data = json.loads(old.to_json())
+        del data["settings"]["offset"]
+        assert Sweep.from_json(json.dumps(data)) == old
+        old.save(tmp_path / "old.json")
+        new = replace(old, conditions=replace(old.conditions, offset=NUMPY_OFFSET_BYTES))
+        with pytest.raises(BenchmarkError, match="another offset: None, now 16"):
+            new.resume(tmp_path / "old.json")
+        assert "arrays as numpy" not in render_section(old)
+        assert "arrays as numpy allocates them" in render_section(new)
 
     def test_sections_begin_and_end_once(self):
         """A page on which one does not is not written to."""

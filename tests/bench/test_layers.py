@@ -210,7 +210,7 @@ def test_im2col_of_doubles(layout):
 
 def test_contenders():
     """Peers are known by name; one that is not is refused."""
-    assert [one.layout for one in parse_layer_contenders("none")] == ["NHWC", "NCHW"]
+    assert [one.layout for one in parse_layer_contenders("none")] == 2 * ["NHWC", "NCHW"]
     with pytest.raises(BenchmarkError, match="no peer 'numpy' computes layers; torch, torch-eager"):
         parse_layer_contenders("numpy")
 
@@ -264,7 +264,8 @@ class TestMeasuring:
         assert "256-512 1x1 14x14 stride 2" in done.stdout
         (case,) = LayerSweep.read(file).cases
         assert all(entry.seconds for entry in case.entries.values())
-        assert set(case.figures) == {"tilesolve NHWC", "tilesolve NCHW"}
+        assert set(case.figures) == {n for n in case.entries if not n.startswith("im2col")}
+        assert {"aligned NHWC", "aligned NCHW", "tilesolve NHWC"} < set(case.figures)
         assert page.read_text("utf-8").count("## layers of resnet18, float32, 1 thread") == 1
         assert (tmp_path / "found.csv").read_text("utf-8").count("\n") == 1 + len(case.entries)
 
@@ -347,9 +348,24 @@ class TestTables:
         """Sums of times, each layer as often as the network has it; skipped ones count for none."""
         first, second = list_model_rows(sweep)
         assert first[:2] == ("one", "3 of 4")
-        assert first[3:] == ("3 s", "3 s", "12 s", "1.00", "4.00", "100%", "10.0%", "20.0%")
+        assert first[3:] == ("3 s", "-", "3 s", "12 s", "1.00", "4.00", "100%", "10.0%", "20.0%")
         assert second[:2] == ("two", "4")
-        assert second[3:] == ("5 s", "4 s", "14 s", "0.80", "2.80", "75%", "10.0%", "20.0%")
+        assert second[3:] == ("5 s", "-", "4 s", "14 s", "0.80", "2.80", "75%", "10.0%", "20.0%")
+
+    def test_aligned_arrays(self, sweep):
+        """A time of each network, and a ratio of each layer, from the faster of the layouts."""
+        cases = [
+            replace(one, entries={**one.entries, "aligned NHWC": Entry((one.ours / 2,))})
+            for one in sweep.cases[:3]
+        ]
+        labels = {**sweep.conditions.contenders, "aligned NHWC": "aligned NHWC: made"}
+        made = replace(sweep.conditions, contenders=labels)
+        found = replace(sweep, cases=tuple(cases), conditions=made)
+        assert [row[3:5] for row in list_model_rows(found)] == [("3 s", "1.5 s"), ("5 s", "2.5 s")]
+        at = list(list_layer_columns(found)).index("to aligned")
+        assert {row[at] for row in list_layer_rows(found)} == {"0.50"}
+        assert list_layer_means(found)["to aligned"].startswith("0.50, ahead in 0% of 7 layers")
+        assert {row[at] for row in list_layer_rows(sweep)[:3]} == {"-"}
 
     def test_means(self, sweep):
         """Each layer counts as often as networks have it."""
@@ -386,8 +402,8 @@ class TestTables:
         labels = {name: name for name in alone[0].entries}
         found = replace(sweep, cases=alone, conditions=replace(sweep.conditions, contenders=labels))
         assert [row[3:] for row in list_model_rows(found)] == [
-            ("3 s", *["-"] * 5, "10.0%", "20.0%"),
-            ("5 s", *["-"] * 5, "10.0%", "20.0%"),
+            ("3 s", *["-"] * 6, "10.0%", "20.0%"),
+            ("5 s", *["-"] * 6, "10.0%", "20.0%"),
         ]
         assert list(list_layer_means(found)) == ["layers with a result", "packing"]
 

@@ -100,8 +100,8 @@ def test_names_choose_nests_and_contenders():
         find_nests("nests", chosen=["nothing"])
     with pytest.raises(SuiteError, match="nests"):
         nest_suite("tccg")
-    assert [one.name for one in parse_nest_contenders("none")] == ["tilesolve"]
-    assert len(parse_nest_contenders(",".join(NEST_PEERS))) == 1 + len(NEST_PEERS)
+    assert [one.name for one in parse_nest_contenders("none")] == ["tilesolve", "aligned"]
+    assert len(parse_nest_contenders(",".join(NEST_PEERS))) == 2 + len(NEST_PEERS)
     with pytest.raises(BenchmarkError, match="halide"):
         parse_nest_contenders("polly")
 

@@ -92,3 +92,17 @@ crashing_later = _fake(_crash, from_run=3)
 spoiling = _fake(_spoil)
 leaving_a_child = _fake(_leave_a_child)
 hanging_up = _fake(_hang_up)
+
+
+def _seeing(offset):
+    """Return a maker that takes no arrays but those that begin so many bytes after a line."""
+
+    def make(problem, machine, threads, operands, out):
+        for array in (*operands, out):
+            assert array.ctypes.data % 64 == offset
+        return right(problem, machine, threads, operands, out)
+
+    return make
+
+
+seeing_0, seeing_16 = _seeing(0), _seeing(16)

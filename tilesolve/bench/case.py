@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from math import sqrt
+from math import prod, sqrt
 from types import EllipsisType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -17,6 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import BenchmarkError
+from tilesolve.packing.buffers import allocate
+
+NUMPY_OFFSET_BYTES = 16
+"""Bytes from the beginning of a page to where numpy's large arrays begin (glibc): amid a line."""
 
 CHECKED_ELEMENTS = 200
 """Elements of a result that are compared with sums written out."""
@@ -110,8 +114,11 @@ class Case(ABC, Generic[Work]):
         """Return a small case of the same kind: computing it loads code and libraries."""
 
     @abstractmethod
-    def draw(self) -> list[Array]:
-        """Return arrays that are read, and last one for the result; always the same."""
+    def draw(self, offset: int = NUMPY_OFFSET_BYTES) -> list[Array]:
+        """Return arrays that are read, and last one for the result; always the same.
+
+        Each begins so many bytes after the beginning of a line.
+        """
 
     @abstractmethod
     def expect(self, operands: Sequence[Array]) -> Expected:
@@ -133,6 +140,18 @@ class Case(ABC, Generic[Work]):
     @abstractmethod
     def read(cls, entry: Mapping[str, Any]) -> Self:
         """Return the case that such JSON fields describe."""
+
+
+def place_array(shape: Sequence[int], dtype: str, offset: int = NUMPY_OFFSET_BYTES) -> Array:
+    """Return a new array in C order on huge pages, which begins so many bytes after a line does.
+
+    Examples
+    --------
+    >>> [place_array((2, 3), "float32", offset).ctypes.data % 64 for offset in (0, 16)]
+    [0, 16]
+    """
+    size = prod(shape) * np.dtype(dtype).itemsize
+    return allocate(offset + size)[offset:].view(dtype).reshape(shape)
 
 
 def pick_places(result: Sequence[int], count: int = CHECKED_ELEMENTS) -> Array:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from tilesolve.bench.case import (
+    NUMPY_OFFSET_BYTES,
     ROUNDING_ERRORS,
     Array,
     Case,
@@ -21,12 +22,12 @@ from tilesolve.bench.case import (
     choose_named,
     find_sums_slack,
     pick_places,
+    place_array,
 )
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import list_suites, suite
 from tilesolve.kernels.dtypes import real_of
-from tilesolve.packing.buffers import allocate
 
 MULTIPLICATIONS = (2**26, 2**30)
 """Bounds of the multiplications of a random contraction: milliseconds to tenths of a second."""
@@ -110,9 +111,9 @@ class ContractionCase(ProblemCase[Problem]):
         small = {letter: min(extent, TINY_EXTENT) for letter, extent in self.work.sizes.items()}
         return ContractionCase(self.name, Problem.of(self.work.spec, small, self.dtype))
 
-    def draw(self) -> list[Array]:
+    def draw(self, offset: int = NUMPY_OFFSET_BYTES) -> list[Array]:
         """Return operands, and an array for the output."""
-        return draw_arrays(self.work)
+        return draw_arrays(self.work, offset=offset)
 
     def expect(self, operands: Sequence[Array]) -> Expected:
         """Return some elements of the output."""
@@ -214,8 +215,10 @@ def draw_problems(count: int, seed: int) -> dict[str, Problem]:
     return found
 
 
-def draw_arrays(problem: Problem, seed: int = 7) -> list[Array]:
+def draw_arrays(problem: Problem, seed: int = 7, offset: int = NUMPY_OFFSET_BYTES) -> list[Array]:
     """Return operands of a problem and an array for its output, on huge pages; always the same.
+
+    Each begins so many bytes after the beginning of a line.
 
     The output, which comes last, holds NaN.
     """
@@ -223,12 +226,12 @@ def draw_arrays(problem: Problem, seed: int = 7) -> list[Array]:
     real = real_of(problem.dtype)
     arrays: list[Array] = []
     for shape in (*problem.shapes[1:], problem.shapes[0]):
-        array = allocate(prod(shape) * problem.itemsize).view(problem.dtype)
+        array = place_array(shape, problem.dtype, offset)
         if len(arrays) == len(problem.spec.operands):
             array.fill(np.nan)
         else:
-            rng.standard_normal(out=array.view(real), dtype=np.dtype(real).type)
-        arrays.append(array.reshape(shape))
+            rng.standard_normal(out=array.reshape(-1).view(real), dtype=np.dtype(real).type)
+        arrays.append(array)
     return arrays
 
 

@@ -8,10 +8,17 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tilesolve.bench.case import NUMPY_OFFSET_BYTES
 from tilesolve.contractions.errors import BenchmarkError
 
 OURS = "tilesolve"
 """The contender that takes part in every sweep, and that the others are compared with."""
+
+ALIGNED = "aligned"
+"""Ours once more, with arrays that begin with lines: it is in every sweep, too."""
+
+PLANS = (OURS, ALIGNED)
+"""Whose results have to be right for a sweep to have gone well."""
 
 THREAD_VARIABLES = (
     "OPENBLAS_NUM_THREADS",
@@ -44,7 +51,7 @@ BASELINE = "baseline"
 NEST_PEERS = (THESIS, BASELINE, "numpy", "numba", "halide", "halide-adams")
 """The peers that sweeps of nests know."""
 
-OWN = (OURS, THESIS, BASELINE)
+OWN = (*PLANS, THESIS, BASELINE)
 """Who makes code as we do, and is nobody's peer."""
 
 _PEERS = "tilesolve.bench.run.peers"
@@ -71,6 +78,8 @@ class Contender:
         Further packages that it does not work without.
     layout
         Of its arrays, where contenders differ in that.
+    offset
+        Bytes from the beginning of a line to where its arrays begin.
 
     Examples
     --------
@@ -85,6 +94,7 @@ class Contender:
     environment: tuple[tuple[str, str], ...] = field(default=())
     needs: tuple[str, ...] = ()
     layout: str = ""
+    offset: int = NUMPY_OFFSET_BYTES
 
     @property
     def library(self) -> str:
@@ -139,7 +149,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def parse_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
-    """Return tilesolve and the peers that a list of names asks for.
+    """Return tilesolve, it with aligned arrays, and the peers that a list of names asks for.
 
     The list has names of `list_peers` with commas between them, ``none``, or
     ``module:function`` for a peer of one's own.
@@ -147,12 +157,13 @@ def parse_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
     Examples
     --------
     >>> [found.name for found in parse_contenders("numpy,mine:make")]
-    ['tilesolve', 'numpy', 'mine:make']
+    ['tilesolve', 'aligned', 'numpy', 'mine:make']
     >>> parse_contenders("none") == parse_contenders("")
     True
     """
     there = list_peers(threads)
-    found = [Contender(OURS, f"{_PEERS}:tilesolve", "tilesolve")]
+    maker = f"{_PEERS}:tilesolve"
+    found = [Contender(OURS, maker, "tilesolve"), Contender(ALIGNED, maker, "tilesolve", offset=0)]
     for name in _split_names(text):
         module, colon, function = name.partition(":")
         if name in there:
@@ -181,7 +192,7 @@ def _check_names(text: str, known: Sequence[str], what: str) -> list[str]:
             raise BenchmarkError(
                 f"no peer {name!r} computes {what}; {', '.join(known)} do, or none"
             )
-    return [OURS, *_split_names(text)]
+    return [*PLANS, *_split_names(text)]
 
 
 def parse_layer_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
@@ -189,8 +200,8 @@ def parse_layer_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]
 
     Examples
     --------
-    >>> [found.name for found in parse_layer_contenders("torch,onnxruntime")]
-    ['tilesolve NHWC', 'tilesolve NCHW', 'torch NHWC', 'torch NCHW', 'onnxruntime NCHW']
+    >>> [found.name for found in parse_layer_contenders("onnxruntime")][:3]
+    ['tilesolve NHWC', 'tilesolve NCHW', 'aligned NHWC']
     """
     names = _check_names(text, LAYER_PEERS, "layers")
     return tuple(found for name in names for found in _lay_out(name, threads))
@@ -198,14 +209,17 @@ def parse_layer_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]
 
 def _lay_out(library: str, threads: int) -> Iterator[Contender]:
     """Yield a library in its layouts; ONNX Runtime has channels first alone."""
-    package = {IM2COL: "numpy", "torch-eager": "torch"}.get(library, library)
+    own, offset = library in OWN, 0 if library == ALIGNED else NUMPY_OFFSET_BYTES
+    maker = OURS if own else library.replace("-", "_")
+    package = {IM2COL: "numpy", "torch-eager": "torch"}.get(library, OURS if own else library)
     needs = ("onnx",) if library == "onnxruntime" else ()
-    environment: tuple[tuple[str, str], ...] = _OFF if library == OURS else ()
+    environment: tuple[tuple[str, str], ...] = _OFF if own else ()
     if library == IM2COL:
         environment = list_peers(threads)["numpy-best"].environment
-    maker = f"tilesolve.bench.run.conv_peers:{library.replace('-', '_')}"
+    maker = f"tilesolve.bench.run.conv_peers:{maker}"
     for layout in LAYOUTS if library != "onnxruntime" else ("NCHW",):
-        yield Contender(f"{library} {layout}", maker, package, environment, needs, layout)
+        name = f"{library} {layout}"
+        yield Contender(name, maker, package, environment, needs, layout, offset)
 
 
 def parse_nest_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
@@ -214,7 +228,7 @@ def parse_nest_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
     Examples
     --------
     >>> [found.name for found in parse_nest_contenders("numpy,baseline")]
-    ['tilesolve', 'numpy', 'baseline']
+    ['tilesolve', 'aligned', 'numpy', 'baseline']
     """
     found = []
     for name in _check_names(text, NEST_PEERS, "nests"):
@@ -226,8 +240,10 @@ def parse_nest_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
         elif name.startswith("halide"):
             # Its autoschedulers find it by the loader's path, which is read when a process starts.
             package, environment = "halide", (("LD_LIBRARY_PATH", find_libraries()),)
-        maker = f"tilesolve.bench.run.nest_peers:{name.replace('-', '_')}"
-        found.append(Contender(name, maker, package, environment))
+        made = OURS if name == ALIGNED else name.replace("-", "_")
+        maker = f"tilesolve.bench.run.nest_peers:{made}"
+        offset = 0 if name == ALIGNED else NUMPY_OFFSET_BYTES
+        found.append(Contender(name, maker, package, environment, offset=offset))
     return tuple(found)
 
 

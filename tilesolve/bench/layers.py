@@ -12,11 +12,13 @@ from typing import Any, Self
 import numpy as np
 
 from tilesolve.bench.case import (
+    NUMPY_OFFSET_BYTES,
     ROUNDING_ERRORS,
     Array,
     Expected,
     match_any,
     pick_places,
+    place_array,
 )
 from tilesolve.bench.cases import ProblemCase
 from tilesolve.bench.results.fields import read_value
@@ -25,7 +27,6 @@ from tilesolve.contractions.convolution_arguments import write_numbers, write_un
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.layer_suites import SuiteLayer, layer_suite, list_layer_suites
 from tilesolve.contractions.problem import Problem, dtype_name
-from tilesolve.packing.buffers import empty
 
 TINY = Convolution.of((1, 2, 4, 4), (2, 2, 3, 3), padding=1)
 """The layer that is computed first in a process."""
@@ -65,11 +66,11 @@ class LayerCase(ProblemCase[Convolution]):
         tiny = replace(TINY, layout=self.work.layout, dtype=self.work.dtype)
         return LayerCase("", tiny)
 
-    def draw(self) -> list[Array]:
+    def draw(self, offset: int = NUMPY_OFFSET_BYTES) -> list[Array]:
         """Return images, filters, a bias, and an array for the result, which holds NaN."""
-        out = empty(self.work.out_shape, np.dtype(self.dtype))
+        out = place_array(self.work.out_shape, self.dtype, offset)
         out.fill(np.nan)
-        return [*draw_layer(self.work), out]
+        return [*draw_layer(self.work, offset=offset), out]
 
     def expect(self, operands: Sequence[Array]) -> Expected:
         """Return some elements of the result, with channels first."""
@@ -195,17 +196,20 @@ def _name(row: SuiteLayer) -> Iterable[str]:
     return name_layer(row.convolution), row.model
 
 
-def draw_layer(layer: Convolution, seed: int = 7) -> tuple[Array, Array, Array]:
+def draw_layer(
+    layer: Convolution, seed: int = 7, offset: int = NUMPY_OFFSET_BYTES
+) -> tuple[Array, Array, Array]:
     """Return images in the layer's layout, filters and a bias; the same for each layout."""
     rng = np.random.default_rng(seed)
     first = (layer.batch, layer.channels, *layer.size)
     x, w, bias = (
-        empty(shape, np.dtype(layer.dtype)) for shape in (first, layer.w_shape, (layer.filters,))
+        place_array(shape, layer.dtype, offset)
+        for shape in (first, layer.w_shape, (layer.filters,))
     )
     for array in (x, w, bias):
         rng.standard_normal(out=array, dtype=array.dtype.type)
     if layer.layout == "NHWC":
-        last = empty(layer.x_shape, x.dtype)
+        last = place_array(layer.x_shape, layer.dtype, offset)
         last[...] = np.moveaxis(x, 1, -1)
         x = last
     return x, w, bias

@@ -10,12 +10,14 @@ from typing import Any, Self
 import numpy as np
 
 from tilesolve.bench.case import (
+    NUMPY_OFFSET_BYTES,
     ROUNDING_ERRORS,
     Array,
     Case,
     Expected,
     choose_named,
     find_sums_slack,
+    place_array,
 )
 from tilesolve.bench.results.fields import read_text
 from tilesolve.contractions.statements.computation import Computation
@@ -85,14 +87,15 @@ class NestCase(Case[Nest]):
         small = tuple((letter, min(extent, TINY_EXTENT)) for letter, extent in self.work.sizes)
         return NestCase(self.name, replace(self.work, sizes=small))
 
-    def draw(self) -> list[Array]:
+    def draw(self, offset: int = NUMPY_OFFSET_BYTES) -> list[Array]:
         """Return inputs, and an array for the result: zeros, as a region leaves elements.
 
         They are written, so that no run takes new pages from the system.
         """
         made = self.work.computation
-        out = np.full(made.output.shape, 0, made.output.dtype)
-        return [*draw_nest(made).values(), out]
+        out = place_array(made.output.shape, made.output.dtype, offset)
+        out.fill(0)
+        return [*draw_nest(made, offset=offset).values(), out]
 
     def expect(self, operands: Sequence[Array]) -> Expected:
         """Return all of a small result; of a large one its shape alone."""
@@ -168,7 +171,9 @@ def find_nests(name: str, *, chosen: Sequence[str] = ()) -> dict[str, NestCase]:
     return {key: NestCase(key, nest) for key, nest in found.items()}
 
 
-def draw_nest(computation: Computation, seed: int = 7) -> dict[str, Array]:
+def draw_nest(
+    computation: Computation, seed: int = 7, offset: int = NUMPY_OFFSET_BYTES
+) -> dict[str, Array]:
     """Return inputs of a computation by name; always the same.
 
     Integers that are subscripts of others are drawn as others are: suites have no such nests.
@@ -177,11 +182,12 @@ def draw_nest(computation: Computation, seed: int = 7) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for name in computation.inputs:
         info = computation.array(name)
-        kind = np.dtype(info.dtype)
+        found[name] = place_array(info.shape, info.dtype, offset)
+        kind = found[name].dtype
         if kind.kind == "f":
-            found[name] = rng.standard_normal(info.shape, dtype=kind.type)
+            rng.standard_normal(out=found[name], dtype=kind.type)
         else:
-            found[name] = rng.integers(0, LARGEST_DRAWN, info.shape).astype(kind)
+            found[name][...] = rng.integers(0, LARGEST_DRAWN, info.shape)
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tilesolve.bench.cases import find_case_or_suite
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import console, progress_bar
-from tilesolve.studies import misses, nest_tiles, plan_tiles, rankings, tries
+from tilesolve.studies import misses, nest_tiles, plan_tiles, price_results, rankings, tries
 from tilesolve.studies.method import Method
 from tilesolve.system.tables import Table
 
@@ -16,6 +16,7 @@ METHODS: Mapping[str, Method] = {
     "ranking": rankings.METHOD,
     "tilings": nest_tiles.METHOD,
     "tries": tries.METHOD,
+    "price": price_results.METHOD,
 }
 """The studies that are kept and written, by the name that the command has for them."""
 

@@ -74,6 +74,7 @@ def compare_sweeps(old: Sweep, new: Sweep, title: str = "") -> tuple[Table, list
             ("machine", old.conditions.machine, new.conditions.machine),
             ("threads", old.conditions.threads, new.conditions.threads),
             ("batch", old.conditions.batch, new.conditions.batch),
+            ("offset", old.conditions.offset, new.conditions.offset),
         )
         if then != now
     ]

@@ -6,10 +6,10 @@ from html import escape
 from math import isfinite
 from string import Template
 
-from tilesolve.bench.contenders import OURS
+from tilesolve.bench.contenders import ALIGNED, OURS
 from tilesolve.bench.results.charts import draw_bars, draw_roofline
-from tilesolve.bench.results.report import list_contenders, sort_cases
-from tilesolve.bench.results.summary import report_sweep
+from tilesolve.bench.results.report import sort_cases
+from tilesolve.bench.results.summary import list_others, report_sweep
 from tilesolve.bench.results.sweeps import Sweep
 from tilesolve.show.pictures import svg
 from tilesolve.system.tables import Table
@@ -49,7 +49,7 @@ def render_html(sweep: Sweep) -> str:
 def _render_rows(sweep: Sweep, table: Table) -> list[str]:
     """Return the table's rows; a cell carries the figure that it is sorted by."""
     sides = list(table.columns.values())
-    peers = [name for name in list_contenders(sweep) if name != OURS]
+    peers = list_others(sweep)
     found = []
     for case, cells in zip(sort_cases(sweep), table.rows, strict=True):
         mine = case.entries.get(OURS)
@@ -57,6 +57,8 @@ def _render_rows(sweep: Sweep, table: Table) -> list[str]:
             None,
             case.plan.roofline,
             case.speed(OURS),
+            case.speed(ALIGNED),
+            case.ratio(ALIGNED),
             case.reached(OURS),
             case.ratio(),
             mine.spread if mine else None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import isfinite
 
-from tilesolve.bench.contenders import IM2COL, LAYOUTS, OURS, split_name
+from tilesolve.bench.contenders import ALIGNED, IM2COL, LAYOUTS, OURS, OWN, split_name
 from tilesolve.bench.layers import LayerCase
 from tilesolve.bench.results.report import (
     Report,
@@ -24,9 +24,10 @@ from tilesolve.system.units import format_count, format_duration, format_volume
 
 LAYER_UNITS = (
     "speeds in GFLOP/s; convolution, bias and ReLU, padding inside, weights prepared; ratios are "
-    "of the fastest of ours to the fastest of others, in one layout or in any; packed: in each "
-    "call; packing: its share of a call's time, by a clock read before and after each copy in runs "
-    "of their own, and the share that the price gives it"
+    "of the fastest of ours to the fastest of others, in one layout or in any; aligned: ours with "
+    "arrays that begin with lines; packed: in each call; packing: its share of a call's time, by a "
+    "clock read before and after each copy in runs of their own, and the share that the price "
+    "gives it"
 )
 """What stands below the table of layers."""
 
@@ -35,6 +36,7 @@ MODEL_COLUMNS = {
     "layers": "right",
     "GFLOP": "right",
     OURS: "right",
+    ALIGNED: "right",
     "best peers": "right",
     "im2col": "right",
     "to best peers": "right",
@@ -56,7 +58,7 @@ def report_layers(sweep: LayerSweep) -> Report:
 
 def list_layer_columns(sweep: LayerSweep) -> dict[str, str]:
     """Return the headers of the table of layers, each with the side that its cells stand on."""
-    ratios = ("to best peer", *(f"in {layout}" for layout in LAYOUTS), "to im2col")
+    ratios = ("to best peer", *(f"in {layout}" for layout in LAYOUTS), "to im2col", "to aligned")
     figures = (
         *("times", "GFLOP", "roofline", *ratios, "predicted", "bound by", "packed"),
         *("packing", "predicted packing", "planning"),
@@ -84,7 +86,7 @@ def list_layer_rows(sweep: LayerSweep) -> list[tuple[str, ...]]:
                 format_duration(figures.roofline) if known else "-",
                 format_figure(case.ratio()),
                 *(format_figure(case.ratio(layout=layout)) for layout in LAYOUTS),
-                format_figure(case.ratio(IM2COL)),
+                *(format_figure(case.ratio(library)) for library in (IM2COL, ALIGNED)),
                 format_figure(figures.predicted / case.ours),
                 figures.bottleneck or "-",
                 format_volume(figures.packed) if known else "-",
@@ -100,8 +102,8 @@ def list_layer_rows(sweep: LayerSweep) -> list[tuple[str, ...]]:
 def list_model_rows(sweep: LayerSweep) -> list[tuple[str, ...]]:
     """Return the cells of the table of networks: the time of all their layers together.
 
-    Layers that ours, im2col or all peers have no result for count for none of them, and the number
-    of layers says so.
+    Layers that ours, aligned, im2col or all peers have no result for count for none of them, and
+    the number of layers says so.
     """
     models = dict.fromkeys(model for case in sweep.cases for model, _ in _layer_of(case).uses)
     return [_sum_model(model, sweep) for model in models]
@@ -125,15 +127,14 @@ def _sum_model(model: str, sweep: LayerSweep) -> tuple[str, ...]:
         library: sum(times * _time_of(case, library) for case, times in measured)
         for library in asked
     }
-    peers, copies = spent.get("", 0.0), spent.get(IM2COL, 0.0)
+    aligned, peers, copies = (spent.get(library, 0.0) for library in (ALIGNED, "", IM2COL))
     ahead = sum(times for case, times in measured if case.ratio() >= 1)
     return (
         model,
         count,
         f"{flops / 1e9:.2f}",
         format_duration(spent[OURS]),
-        format_duration(peers) if peers else "-",
-        format_duration(copies) if copies else "-",
+        *(format_duration(other) if other else "-" for other in (aligned, peers, copies)),
         f"{peers / spent[OURS]:.2f}" if peers else "-",
         f"{copies / spent[OURS]:.2f}" if copies else "-",
         f"{ahead / there:.0%}" if peers else "-",
@@ -157,9 +158,12 @@ def _share_of_packing(layers: Sequence[tuple[Result, int]]) -> list[str]:
 
 
 def _list_peers(sweep: LayerSweep) -> list[str]:
-    """Return "" where there are peers, and im2col where it is one of them."""
-    libraries = {split_name(name)[0] for name in list_contenders(sweep)} - {OURS}
-    return [*([""] if libraries else []), *([IM2COL] if IM2COL in libraries else [])]
+    """Return "" where there are peers, and which of aligned and im2col take part."""
+    libraries = {split_name(name)[0] for name in list_contenders(sweep)}
+    return [
+        *([""] if libraries - {*OWN} else []),
+        *(library for library in (ALIGNED, IM2COL) if library in libraries),
+    ]
 
 
 def _time_of(case: Result, library: str) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
 
-from tilesolve.bench.contenders import BASELINE, OURS, THESIS
+from tilesolve.bench.contenders import ALIGNED, BASELINE, OURS, THESIS
 from tilesolve.bench.nests import NestCase
 from tilesolve.bench.results.report import (
     Report,
@@ -23,7 +23,8 @@ from tilesolve.system.units import format_count, format_duration
 
 NEST_UNITS = (
     "times of runs; GB/s: bytes of all arrays, each once, in our time; ratios are of others' time "
-    "to ours; baseline and thesis are of the same generator"
+    "to ours; aligned: ours with arrays that begin with lines; baseline and thesis are of the same "
+    "generator"
 )
 """What stands below the table of nests."""
 
@@ -38,7 +39,7 @@ def report_nests(sweep: NestSweep) -> Report:
 
 def list_nest_columns(sweep: NestSweep) -> dict[str, str]:
     """Return the headers of the table of nests, each with the side that its cells stand on."""
-    ratios = ("to best peer", "to baseline", "to thesis")
+    ratios = ("to best peer", "to aligned", "to baseline", "to thesis")
     figures = ("GB/s", *ratios, "predicted", "planning", *list_contenders(sweep))
     return {"nest": "left", "class and route": "left"} | dict.fromkeys(figures, "right")
 
@@ -59,7 +60,7 @@ def list_nest_rows(sweep: NestSweep) -> list[tuple[str, ...]]:
                 case.plan.how or "-",
                 format_figure(_nest_of(case).volume / case.ours / 1e9, "{:.3g}"),
                 format_figure(case.ratio()),
-                *(format_figure(case.ratio(name)) for name in (BASELINE, THESIS)),
+                *(format_figure(case.ratio(name)) for name in (ALIGNED, BASELINE, THESIS)),
                 format_figure(case.plan.predicted / case.ours),
                 "-" if planning is None else format_duration(planning),
                 *(format_entry(case, name, format_duration(case.seconds(name))) for name in names),

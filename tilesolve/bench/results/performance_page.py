@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from tilesolve.bench.contenders import OURS
+from tilesolve.bench.contenders import ALIGNED, OURS, split_name
 from tilesolve.bench.results.record import Record
 from tilesolve.contractions.errors import BenchmarkError, FileAccessError
 from tilesolve.machine.cpu import detect_cpu
@@ -103,7 +103,7 @@ def replace_section(text: str, name: str, section: str) -> str:
 def name_section(sweep: Record[Any]) -> str:
     """Return the name of a sweep's section: suite, dtype, threads and peers."""
     made = sweep.conditions
-    peers = [name for name in made.contenders if name != OURS]
+    peers = [name for name in made.contenders if name != OURS and split_name(name)[0] != ALIGNED]
     batch = "" if made.batch == 1 else f" batch {made.batch}"
     suite = f"{Path(made.suite).stem} {made.dtype or ''}".strip()
     name = f"{suite} threads {made.threads}{batch} peers {','.join(peers) or 'none'}"

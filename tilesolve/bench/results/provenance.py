@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from tilesolve.bench.case import NUMPY_OFFSET_BYTES
 from tilesolve.bench.contenders import Contender
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.record import Conditions
@@ -43,6 +44,7 @@ def collect_conditions(
         procedure.seconds,
         plans,
         code_digest(),
+        NUMPY_OFFSET_BYTES,
     )
 
 

@@ -39,6 +39,9 @@ class Conditions:
         Random plans of a study of tiles; None for a sweep.
     code
         A digest of the code that made the plans; empty if unknown.
+    offset
+        Bytes from the beginning of a line to where arrays begin, but for those that are said to be
+        aligned; None in older files, which do not say.
     """
 
     suite: str
@@ -51,6 +54,7 @@ class Conditions:
     seconds: float | None = None
     plans: int | None = None
     code: str = ""
+    offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,11 +101,12 @@ def list_facts(record: Record[Any]) -> dict[str, str]:
     made = record.conditions
     batch = "" if made.batch == 1 else f", {made.batch} processes side by side"
     dtype = f", {made.dtype}" if made.dtype else ""
+    placed = "" if made.offset is None else ", arrays as numpy allocates them"
     budget = f", fewer past {made.seconds:g} s a case" if made.seconds else ""
     return {
         **record.provenance,
         "settings": f"suite {made.suite}{dtype}, {format_count(made.threads, 'thread')}{batch}, "
-        f"median of {made.repeat} rounds in turns{budget}, caches flushed before each run",
+        f"median of {made.repeat} rounds in turns{budget}, caches flushed before each run{placed}",
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from tilesolve.bench.contenders import OURS
+from tilesolve.bench.contenders import ALIGNED, OURS, OWN
 from tilesolve.bench.results.report import (
     Report,
     describe_suite,
@@ -23,13 +23,16 @@ from tilesolve.system.units import format_count, format_duration, format_volume
 NEAR_ERROR = 0.1
 """Relative error up to which a prediction counts as near to the measured time."""
 
-UNITS = "speeds in GFLOP/s, memory beside the tensors; predicted over measured time"
+UNITS = (
+    "speeds in GFLOP/s, memory beside the tensors; predicted over measured time; aligned: with "
+    "arrays that begin with lines"
+)
 """What stands below the table."""
 
 
 def report_sweep(sweep: Sweep) -> Report:
     """Return what there is to show of a sweep."""
-    alone = "" if len(sweep.conditions.contenders) > 1 else ", without peers"
+    alone = "" if {*sweep.conditions.contenders} - {*OWN} else ", without peers"
     table = Table("", list_columns(sweep), list_rows(sweep))
     return Report.of_sweep(sweep, describe_suite(sweep) + alone, UNITS, list_means(sweep), table)
 
@@ -37,16 +40,21 @@ def report_sweep(sweep: Sweep) -> Report:
 def list_columns(sweep: Sweep) -> dict[str, str]:
     """Return the headers of a sweep's table, each with the side that its cells stand on."""
     figures = (
-        *("roofline", OURS, "of roofline", "to best peer", "spread", "rounds", "predicted"),
-        *("bound by", "planning", "memory"),
-        *(name for name in list_contenders(sweep) if name != OURS),
+        *("roofline", OURS, ALIGNED, "to aligned", "of roofline", "to best peer", "spread"),
+        *("rounds", "predicted", "bound by", "planning", "memory"),
+        *list_others(sweep),
     )
     return {"case": "left"} | dict.fromkeys(figures, "right")
 
 
+def list_others(sweep: Sweep) -> list[str]:
+    """Return the peers that are installed."""
+    return [name for name in list_contenders(sweep) if name not in OWN]
+
+
 def list_rows(sweep: Sweep) -> list[tuple[str, ...]]:
     """Return the cells of a sweep's table, worst cases first."""
-    peers = [name for name in list_contenders(sweep) if name != OURS]
+    peers = list_others(sweep)
     columns = list_columns(sweep)
     found = []
     for case in sort_cases(sweep):
@@ -58,7 +66,8 @@ def list_rows(sweep: Sweep) -> list[tuple[str, ...]]:
             (
                 case.name,
                 format_duration(plan.roofline) if isfinite(plan.roofline) else "-",
-                format_speed(case, OURS),
+                *(format_speed(case, name) for name in (OURS, ALIGNED)),
+                format_figure(case.ratio(ALIGNED)),
                 format_figure(case.reached(OURS), "{:.0%}"),
                 format_figure(case.ratio()),
                 format_figure(mine.spread, "{:.0%}"),
@@ -81,13 +90,17 @@ def list_means(sweep: Sweep) -> dict[str, str]:
         return found
     found["share of the roofline"] = f"{100 * geometric_mean(reached):.0f} %"
     found |= _list_peaks(sweep)
+    if beside := [(r, case.name) for case in sweep.cases if isfinite(r := case.ratio(ALIGNED))]:
+        least, name = min(beside)
+        mean = geometric_mean([ratio for ratio, _ in beside])
+        found["times aligned"] = f"{mean:.2f}, least {least:.2f} ({name})"
     if ratios := [ratio for case in sweep.cases if isfinite(ratio := case.ratio())]:
         slower = sum(ratio < 1 for ratio in ratios)
         found["times the best peer"] = (
             f"{geometric_mean(ratios):.2f}, slower in {slower} of {len(ratios)}"
         )
-    for name in list_contenders(sweep):
-        times = [case.ratio(name) for case in sweep.cases if name != OURS]
+    for name in list_others(sweep):
+        times = [case.ratio(name) for case in sweep.cases]
         if known := [ratio for ratio in times if isfinite(ratio)]:
             count = format_count(len(known), "case")
             found[f"times {name}"] = f"{geometric_mean(known):.2f} over {count}"

@@ -18,10 +18,6 @@ from tilesolve.bench.run.made import Run
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
-from tilesolve.packing.buffers import empty
-
-NUMPY_OFFSET_BYTES = 16
-"""Bytes from a line's beginning to where large arrays of numpy begin (glibc)."""
 
 
 def write_einsum(problem: Problem) -> str:
@@ -55,28 +51,6 @@ def tilesolve(
     found = plan(problem, machine=machine, threads=threads, cache=False)
     first, second = operands
     return lambda: found(first, second, out)
-
-
-def unaligned(
-    problem: Problem, machine: Machine, threads: int, operands: Sequence[Array], out: Array
-) -> Run:
-    """Make ready a plan for copies of the arrays that begin 16 bytes after a line, as numpy's do.
-
-    The difference to a sweep's own arrays, which begin with a line, is the cost of that.
-
-    Examples
-    --------
-    $ tilesolve bench tccg --peers tilesolve.bench.run.peers:unaligned
-    """
-
-    def moved(array: Array) -> Array:
-        skipped = NUMPY_OFFSET_BYTES // array.itemsize
-        room = empty((skipped + array.size,), array.dtype)
-        found = room[skipped:].reshape(array.shape)
-        found[...] = array
-        return found
-
-    return tilesolve(problem, machine, threads, [*map(moved, operands)], moved(out))
 
 
 def numpy(problem: Problem, _: Machine, __: int, operands: Sequence[Array], out: Array) -> Run:

@@ -11,7 +11,7 @@ from tilesolve.bench.cases import find_cases, name_cases
 from tilesolve.bench.contenders import (
     LAYER_PEERS,
     NEST_PEERS,
-    OURS,
+    PLANS,
     Contender,
     list_peers,
     parse_contenders,
@@ -115,5 +115,5 @@ def sweep_suite(kind: Kind, job: Job, peers: str | None) -> bool:
         entry.seconds
         for case in found.cases
         for name, entry in case.entries.items()
-        if split_name(name)[0] == OURS
+        if split_name(name)[0] in PLANS
     )

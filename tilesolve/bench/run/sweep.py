@@ -10,8 +10,8 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
-from tilesolve.bench.case import Case, find_outliers
-from tilesolve.bench.contenders import OURS, Contender
+from tilesolve.bench.case import Array, Case, find_outliers
+from tilesolve.bench.contenders import ALIGNED, OURS, PLANS, Contender, split_name
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
@@ -164,8 +164,8 @@ def measure_case(case: Case[Any], crew: Crew, machine: Machine, tell: Progress) 
     }
     expected = _plan(case, machine, procedure.threads)
     if isinstance(expected, str):
-        entries[OURS] = Entry((), expected)
-        there = [contender for contender in there if contender.name != OURS]
+        entries |= {one.name: Entry((), expected) for one in there if one.name in PLANS}
+        there = [contender for contender in there if contender.name not in PLANS]
     many = len(crew.contenders)
     step = count_steps(tell, many * (1 + procedure.estimate_rounds(case, machine, many)))
     teams: dict[str, Team] = {}
@@ -177,11 +177,9 @@ def measure_case(case: Case[Any], crew: Crew, machine: Machine, tell: Progress) 
             teams[contender.name], checked[contender.name] = crew.prepare(contender, orders)
         except PeerError as error:
             entries[contender.name] = Entry((), str(error))
-    digests = [found.digest for found in checked.values()]
-    for who, off in zip(checked, find_outliers(case, digests), strict=True):
-        if off:
-            del teams[who]
-            entries[who] = Entry((), OTHER_RESULT)
+    for who in find_others(case, {who: ready.digest for who, ready in checked.items()}):
+        del teams[who]
+        entries[who] = Entry((), OTHER_RESULT)
     first = {who: _count_first(case, procedure, checked[who].seconds) for who in teams}
     measured, peak = run_rounds(teams, first, procedure, step)
     for who, entry in measured.items():
@@ -195,6 +193,30 @@ def measure_case(case: Case[Any], crew: Crew, machine: Machine, tell: Progress) 
         roofline = expected.roofline if peak is None else expected.roofline_at(peak)
         figures[OURS] = Figures(roofline, expected.seconds, expected.price.bottleneck)
     return Result(case, entries, figures, peak=peak)
+
+
+def find_others(case: Case[Any], digests: Mapping[str, Array]) -> set[str]:
+    """Return whose results differ from what most found.
+
+    Ours with aligned arrays has no voice of its own: its result has to be the one of ours.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tilesolve.bench.cases import ContractionCase
+    >>> case, right = ContractionCase("x", Problem.of("ik-ij-jk", 2)), np.ones(4)
+    >>> sorted(find_others(case, {OURS: right, ALIGNED: right, "numpy": 2 * right}))
+    ['aligned', 'numpy', 'tilesolve']
+    """
+    heard = {who: one for who, one in digests.items() if split_name(who)[0] != ALIGNED}
+    outliers = find_outliers(case, [*heard.values()])
+    found = {who for who, off in zip(heard, outliers, strict=True) if off}
+    for who in digests.keys() - heard.keys():
+        mine = who.replace(ALIGNED, OURS)
+        pair = [digests[who], heard.get(mine, digests[who])]
+        if mine in found or any(find_outliers(case, pair)):
+            found.add(who)
+    return found
 
 
 def _plan(case: Case[Any], machine: Machine, threads: int) -> Plan | str | None:
@@ -232,7 +254,8 @@ def _make_orders(
     for at in range(procedure.batch):
         alone = procedure.batch > 1 and procedure.threads == 1
         core = cores[at] if alone else None
-        yield Order(own, machine, procedure.threads, contender.maker, flush, core, paced)
+        fixed = (own, machine, procedure.threads, contender.maker, flush)
+        yield Order(*fixed, core, paced, contender.offset)
 
 
 def run_rounds(

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.bench.case import Array, Case, sum_parts
+from tilesolve.bench.case import NUMPY_OFFSET_BYTES, Array, Case, sum_parts
 from tilesolve.bench.results.sweeps import Figures
 from tilesolve.bench.run.made import Made, Run, Timer
 from tilesolve.bench.run.turn import Turn, measure_peak_around
@@ -63,6 +63,8 @@ class Order:
         The core to stay on; None for any.
     paced
         Whether to measure the arithmetic peak around each run.
+    offset
+        Bytes from the beginning of a line to where arrays begin.
     """
 
     case: Case[Any]
@@ -72,6 +74,7 @@ class Order:
     flush: int
     core: int | None = None
     paced: bool = False
+    offset: int = NUMPY_OFFSET_BYTES
 
     def make(self, case: Case[Any], arrays: list[Array]) -> Made:
         """Have a case made ready, with its arrays, the one for the result last."""
@@ -116,7 +119,7 @@ def get_ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
         os.sched_setaffinity(0, {order.core})
     case = order.case
     fault = check_small(replace(order, case=case.shrink()))
-    arrays = case.draw()
+    arrays = case.draw(order.offset)
     *operands, _ = arrays
     expected = case.expect(operands)
     before = [sum_parts(array) for array in operands]
@@ -145,7 +148,7 @@ def get_ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
 @lru_cache(maxsize=1)
 def check_small(order: Order) -> str:
     """Return how the result of a small case is wrong; it is computed once in a process."""
-    arrays = order.case.draw()
+    arrays = order.case.draw(order.offset)
     expected = order.case.expect(arrays[:-1])
     return expected.describe_fault(np.asarray(order.make(order.case, arrays).run()))
 
