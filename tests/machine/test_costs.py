@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from machine_strategies import SOURCES, machines
 
 from tilesolve.calibration.calibrate import keep_others
+from tilesolve.constants import policy
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.machine.costs import (
@@ -23,15 +24,14 @@ from tilesolve.machine.costs import (
     describe_costs,
     measured_costs,
 )
+from tilesolve.machine.file import EARLIER_COSTS
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine, scale_figures
 from tilesolve.show.doctor import diagnose
 from tilesolve.show.machine_tables import cost_table, machine_dict
 
-UNITS = ("cycles/", "s/", "FMAs/", "lines/", "bytes", "lines", "pages", "ratio", "share", "times")
-"""How units begin, but for those of `einsum`'s choices."""
-
-COUNTS = ("products", "flops", "elements")
+UNITS = ("cycles/", "s/", "FMAs/", "bytes", "pages", "ratio", "share", "times")
+"""How units begin."""
 
 TILES = (
     RegisterTile(2, 6, 6.0, 20.0),
@@ -59,7 +59,7 @@ def test_each_field_says_what_it_is(known):
     assert type(known.default) is float
     assert known.default > 0
     assert known.metadata["least"] <= known.default <= known.metadata["most"]
-    assert known.metadata["unit"].startswith(UNITS) or known.metadata["unit"] in COUNTS
+    assert known.metadata["unit"].startswith(UNITS)
     assert len(known.metadata["meaning"].split()) > 2
     assert known.metadata["probe"] in ("", "kernels", "calibrate")
     assert (known.metadata["probe"] == "kernels") == (
@@ -163,7 +163,7 @@ def test_what_is_measured_is_said_so():
 
 
 def test_measured_calls_decide_how_c_is_written():
-    """Aliased stores and prefetched rows count by what was measured, against limits in costs."""
+    """Aliased stores and prefetched rows count by what was measured, against limits of policy."""
     slow = sample().replace(
         catalogues=(measured(aliased_store_slowdown=1.5, prefetch_gain_ratio=0.99),)
     )
@@ -171,9 +171,11 @@ def test_measured_calls_decide_how_c_is_written():
     assert not slow.prefetches_next_rows("float64")
     assert not slow.avoids_aliased_stores("float32")
     assert slow.prefetches_next_rows("float32")
-    other = slow.replace(costs=Costs(aliased_store_limit=1.6, prefetch_gain_limit=1.0))
-    assert not other.avoids_aliased_stores("float64")
-    assert other.prefetches_next_rows("float64")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy, "ALIASED_STORE_LIMIT", 1.6)
+        patch.setattr(policy, "PREFETCH_GAIN_LIMIT", 1.0)
+        assert not slow.avoids_aliased_stores("float64")
+        assert slow.prefetches_next_rows("float64")
     told = sample().replace(costs=Costs(aliased_store_slowdown=2.0, prefetch_gain_ratio=1.0))
     assert told.avoids_aliased_stores("float64")
     assert not told.prefetches_next_rows("float64")
@@ -320,3 +322,17 @@ def test_doctor_counts_costs(tmp_path, monkeypatch):
         "given",
     )
     assert "call cycles" not in found
+
+
+def test_what_is_no_cost_any_more_is_left_out_with_one_note():
+    """Files that earlier versions wrote are read; the note names the entries."""
+    text = given_in_file(pack_cycles=3.0, einsum_plan_flops=1e6, transpose_run_bytes=64.0)
+    text += '\n[sources]\n"costs.einsum_plan_flops" = "given"\n' if "[sources]" not in text else ""
+    with pytest.warns(UserWarning, match="einsum_plan_flops, transpose_run_bytes") as told:
+        machine = Machine.from_toml(text, origin="older.toml")
+    assert len(told) == 1
+    assert machine.costs == Costs(pack_cycles=3.0)
+    assert Machine.from_toml(machine.to_toml()) == machine
+    assert not EARLIER_COSTS & set(COST_NAMES)
+    for name in EARLIER_COSTS:
+        assert name.upper() in vars(policy)

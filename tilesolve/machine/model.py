@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, Self
 
+from tilesolve.constants import policy
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.half_precision import summed_dtype
@@ -228,7 +229,7 @@ class Machine:
         >>> Machine.load("i7-6700k").avoids_aliased_stores("float64")
         False
         """
-        return self.cost("aliased_store_slowdown", dtype) >= self.costs.aliased_store_limit
+        return self.cost("aliased_store_slowdown", dtype) >= policy.ALIASED_STORE_LIMIT
 
     def prefetches_next_rows(self, dtype: str) -> bool:
         """Return whether tiles prefetch C's next rows before non-temporal stores of their own.
@@ -238,7 +239,7 @@ class Machine:
         >>> Machine.load("i7-6700k").prefetches_next_rows("float64")
         True
         """
-        return self.cost("prefetch_gain_ratio", dtype) <= self.costs.prefetch_gain_limit
+        return self.cost("prefetch_gain_ratio", dtype) <= policy.PREFETCH_GAIN_LIMIT
 
     def cost(self, name: str, dtype: str) -> float:
         """Return a cost as it was measured for a dtype, or else what `costs` says.

@@ -9,9 +9,12 @@ from math import ceil, prod
 import numpy as np
 
 from tilesolve.constants.policy import (
+    ALIASED_STORE_LINES,
+    FEEDING_RATIO,
     IN_PLACE_LIMIT,
     MOST_CALL_PRODUCTS,
     PASSING_TILES,
+    SCATTERED_LINE_SHARE,
     TIME_TOLERANCE,
 )
 from tilesolve.contractions.problem import Problem
@@ -290,7 +293,7 @@ def _cycles_of_tiles(
     together = panel_columns(problem.dtype, machine.vector_registers)
     nearest = (machine.first_cache.usable or 0) if machine.first_cache else 0
     second = machine.second_cache or machine.memory
-    fed = problem.sum_itemsize * costs.feeding_ratio * machine.frequency
+    fed = problem.sum_itemsize * FEEDING_RATIO * machine.frequency
     fed = fed / (second.read or second.bandwidth)
     all_rows = prod(max(1, problem.sizes[i]) for i in shape.rows)
     steps_of = {(tile.vectors, tile.columns): tile.step for tile in tiles}
@@ -404,7 +407,7 @@ def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> floa
     line, the next call completes. Where single lines were measured to be as fast as runs, lines
     count as a run of as many as there are different ones modulo a few.
     """
-    strides, memory, costs = problem.strides(0), machine.memory, machine.costs
+    strides, memory = problem.strides(0), machine.memory
     line = memory.line
     if machine.avoids_aliased_stores(problem.dtype):
         size = prod(sides.values()) * problem.itemsize
@@ -413,10 +416,10 @@ def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> floa
     run = run_of(problem, problem.spec.output, sides)
     steps = [stride for stride in strides.values() if stride != problem.itemsize]
     whole = run % line == 0 and not any(stride % line for stride in steps)
-    least = costs.scattered_line_share * (memory.stream or memory.bandwidth)
+    least = SCATTERED_LINE_SHARE * (memory.stream or memory.bandwidth)
     if whole and (memory.lines or 0.0) >= least:
         lines = lines_of(problem, 0, {**dict.fromkeys(strides, 1), **sides}, line)
-        run = max(run, line * len(np.unique(lines % int(costs.aliased_store_lines))))
+        run = max(run, line * len(np.unique(lines % ALIASED_STORE_LINES)))
     return float(run_waste(run, line, problem.itemsize))
 
 

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
-from tilesolve.constants.policy import RUN_BYTES, SCATTERED_WRITE_SHARE, TRANSPOSED_RUN_BYTES
+from tilesolve.constants.policy import (
+    FEEDING_RATIO,
+    RUN_BYTES,
+    SCATTERED_WRITE_SHARE,
+    TRANSPOSED_RUN_BYTES,
+)
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
@@ -178,7 +183,7 @@ def _tiled_stores(
     rows, columns, costs = microkernel.rows, microkernel.columns, machine.costs
     seconds = 2 * rows * columns / core_rates(machine, share.dtype, microkernel, threads)[0]
     needed = (rows + columns) * share.sum_itemsize / seconds
-    if len(places) > 2 and places[1].bandwidth >= costs.feeding_ratio * needed:
+    if len(places) > 2 and places[1].bandwidth >= FEEDING_RATIO * needed:
         fed = places[1]
         registers = replace(places[0], server=fed.server, bandwidth=fed.bandwidth, read=fed.read)
         places = (registers, *places[2:])
