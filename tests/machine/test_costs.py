@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from machine_strategies import SOURCES, machines
 
 from tilesolve.calibration.calibrate import keep_others
+from tilesolve.calibration.cost_probes import COST_PROBES
 from tilesolve.constants import policy
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
@@ -62,9 +63,8 @@ def test_each_field_says_what_it_is(known):
     assert known.metadata["unit"].startswith(UNITS)
     assert len(known.metadata["meaning"].split()) > 2
     assert known.metadata["probe"] in ("", "kernels", "calibrate")
-    assert (known.metadata["probe"] == "kernels") == (
-        known.name in (*MEASURED_RATIOS, "call_cycles")
-    )
+    assert (known.metadata["probe"] == "kernels") == (known.name in MEASURED_RATIOS)
+    assert (known.metadata["probe"] == "calibrate") == (f"costs.{known.name}" in COST_PROBES)
 
 
 def test_descriptions_are_of_all_fields():
@@ -275,7 +275,8 @@ class TestCommand:
         rows = {row[0]: row[1:] for row in shown.rows}
         assert list(rows) == list(COST_NAMES)
         meaning = "packing an element, wherever it lies"
-        assert rows["pack_cycles"] == ("3", "cycles/element", "given", "-", meaning)
+        probe = "tilesolve calibrate"
+        assert rows["pack_cycles"] == ("3", "cycles/element", "given", probe, meaning)
         assert rows["in_place_rows_slowdown"][:4] == (
             "1.5 to 2",
             "times",

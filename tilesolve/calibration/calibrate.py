@@ -47,7 +47,7 @@ from tilesolve.system.free_memory import read_free_memory
 from tilesolve.system.pinned_threads import PinnedThreads
 
 FULL = MeasuringTime(seconds=90.0, call=4e-3, density=6)
-QUICK = MeasuringTime(seconds=7.0, call=1e-3, density=4)
+QUICK = MeasuringTime(seconds=6.0, call=1e-3, density=4)
 
 REPEATS = 2
 """Times that contradictory measurements go on, for a third of the time each, before an error."""
@@ -191,7 +191,7 @@ def calibrate(
             machine, runs, more = measure_runs(machine, crew, limit, tell)
             notes = (*notes, *more)
         repeats = QUICK_REPEATS if quick else FULL_REPEATS
-        machine, costs, more = measure_costs(Bench(machine, crew, limit), repeats, tell)
+        machine, costs, more = measure_costs(Bench.of(machine, crew, limit), repeats, tell)
         notes = (*notes, *more)
     if repeat:
         notes = (*notes, f"It took {repeat + 1} measurements to get figures that can be.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from math import isfinite
+from math import isfinite, nan
 from statistics import median
 from typing import Any
 
@@ -25,7 +25,13 @@ RETRIES = 2
 """Times that a figure is measured again that was refused."""
 
 LEAST_VALUES = 3
-"""Repeats at least that have to agree."""
+"""Values at least that have to agree."""
+
+QUIET_SHARE = 0.92
+"""Share of its best pace that a core has while nobody disturbs it."""
+
+VALUES_PER_OUTLIER = 9
+"""Of so many values one may be too low."""
 
 _BOUNDS = {known.name: (known.metadata["least"], known.metadata["most"]) for known in fields(Costs)}
 
@@ -52,19 +58,27 @@ class Reading:
     values: tuple[float, ...]
 
     @property
-    def fastest(self) -> tuple[float, ...]:
-        """The least values, a third of all or three: what else runs makes others larger."""
-        return tuple(sorted(self.values)[: max(LEAST_VALUES, len(self.values) // 3)])
+    def agreeing(self) -> tuple[float, ...]:
+        """The fastest third of the values: what else runs makes others larger.
+
+        What is the difference of two times can be disturbed to be too low: of nine values one may
+        be left out for others that lie closer together.
+        """
+        found = sorted(self.values)
+        count = min(len(found), max(LEAST_VALUES, len(found) // 3))
+        begins = range(min(len(found) // VALUES_PER_OUTLIER, len(found) - count) + 1)
+        choices = (tuple(found[first : first + count]) for first in begins)
+        return min(choices, key=lambda some: some[-1] - some[0] if some else 0.0)
 
     @property
     def value(self) -> float:
-        """The median of the fastest ones."""
-        return median(self.fastest)
+        """The median of those that agree; not a number without any."""
+        return median(self.agreeing) if self.values else nan
 
     @property
     def spread(self) -> float:
-        """How far the fastest ones lie apart, as a share of the value."""
-        found = self.fastest
+        """How far these lie apart, as a share of the value."""
+        found = self.agreeing or (0.0,)
         return (found[-1] - found[0]) / self.value if self.value > 0 else 0.0
 
     @property
@@ -72,6 +86,8 @@ class Reading:
         """Why it is no measurement; empty if it is one."""
         name = self.figure.removeprefix("costs.")
         least, most = _BOUNDS.get(name, (0.0, float("inf")))
+        if len(self.values) < LEAST_VALUES:
+            return "was disturbed all the time"
         if not all(map(isfinite, self.values)) or self.value <= 0:
             return f"was {self.value:.3g}"
         if not least <= self.value <= most:
@@ -87,27 +103,49 @@ class Reading:
 
 
 def take_readings(
-    probes: Mapping[str, Callable[[], float]], repeats: int, progress: Progress
+    probes: Mapping[str, Callable[[], float]],
+    repeats: int,
+    pace: Callable[[], float],
+    progress: Progress,
 ) -> tuple[Reading, ...]:
     """Return a reading of every figure; those that are no measurement are repeated again.
 
     Repeats go over all probes in turn, so that a disturbance does not fall on one of them alone.
 
+    Parameters
+    ----------
+    probes
+        What measures each figure.
+    repeats
+        Of each probe.
+    pace
+        Returns how fast something else is that never changes but for disturbances. It is called
+        around each measurement; one beside which it was slower than at its best does not count.
+    progress
+        Called before each measurement.
+
     Examples
     --------
-    >>> [found] = take_readings({"memory.part": lambda: 8e-9}, 3, lambda share, what: None)
+    >>> steady, silent = (lambda: 1.0), (lambda share, what: None)
+    >>> [found] = take_readings({"memory.part": lambda: 8e-9}, 3, steady, silent)
     >>> found.value
     8e-09
     """
-    found = {figure: Reading(figure, ()) for figure in probes}
-    for turn in range(RETRIES + 1):
-        missing = [figure for figure, one in found.items() if not turn or one.fault]
+    taken: dict[str, list[tuple[float, float]]] = {figure: [] for figure in probes}
+    best = before = pace()
+    readings: dict[str, Reading] = {}
+    for _ in range(RETRIES + 1):
+        missing = [figure for figure in probes if figure not in readings or readings[figure].fault]
         for _repeat in range(repeats):
             for figure in missing:
                 progress(1.0, figure.replace("costs.", "").replace("_", " "))
-                values = (*found[figure].values, probes[figure]())
-                found[figure] = Reading(figure, values)
-    return tuple(found.values())
+                value, after = probes[figure](), pace()
+                taken[figure].append((min(before, after), value))
+                best, before = max(best, after), after
+        for figure, found in taken.items():
+            quiet = tuple(value for speed, value in found if speed >= QUIET_SHARE * best)
+            readings[figure] = Reading(figure, quiet)
+    return tuple(readings[figure] for figure in probes)
 
 
 def keep_readings(machine: Machine, readings: Iterable[Reading]) -> tuple[Machine, tuple[str, ...]]:

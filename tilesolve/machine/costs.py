@@ -26,9 +26,9 @@ def _cost(
     return field(default=default, metadata=known)
 
 
-def _share(default: float, meaning: str) -> Any:  # noqa: ANN401 - see `_cost`
+def _share(default: float, meaning: str, probe: str = "") -> Any:  # noqa: ANN401 - see `_cost`
     """Return a field that is part of a whole."""
-    return _cost(default, "share", meaning, most=1.0)
+    return _cost(default, "share", meaning, probe, most=1.0)
 
 
 def _slowdown(default: float, meaning: str, probe: str = "") -> Any:  # noqa: ANN401 - see `_cost`
@@ -56,20 +56,27 @@ class Costs:
 
     # Calls of the microkernel, and packing
     call_cycles: float = _cost(
-        60.0, "cycles/call", "call of a microkernel besides its arithmetic", "kernels"
+        60.0, "cycles/call", "call of a microkernel besides its arithmetic", "calibrate"
     )
     tile_cycles: float = _cost(
         5.0, "cycles/tile", "walk of the macrokernel to the next register tile"
     )
     accumulate_cycles: float = _cost(
-        80.0, "cycles/tile", "adding a register tile to C, at least, where C lies in L2"
+        80.0,
+        "cycles/tile",
+        "adding a register tile to C, at least, where C lies in L2",
+        "calibrate",
     )
-    pack_cycles: float = _cost(2.5, "cycles/element", "packing an element, wherever it lies")
+    pack_cycles: float = _cost(
+        2.5, "cycles/element", "packing an element, wherever it lies", "calibrate"
+    )
     window_cycles: float = _cost(
-        0.3, "cycles/element", "copying an element of a box's windows, zeros included"
+        0.3, "cycles/element", "copying an element of a box's windows, zeros included", "calibrate"
     )
     lanewise_slowdown: float = _slowdown(
-        2.0, "inner loop where vectors multiply vectors, along a letter that all tensors have"
+        2.0,
+        "inner loop where vectors multiply vectors, along a letter that all tensors have",
+        "calibrate",
     )
     scattered_store_cycles: float = _cost(
         2.0, "cycles/element", "writing an element of C by itself: nothing lies beside it"
@@ -78,10 +85,12 @@ class Costs:
         0.6, "cycles/element", "writing an element of C where columns lie side by side, not rows"
     )
     epilogue_cycles: float = _cost(
-        0.15, "cycles/element", "one step of an epilogue on an element of C"
+        0.15, "cycles/element", "one step of an epilogue on an element of C", "calibrate"
     )
     near_share: float = _share(
-        0.4, "of the cost of packing or reading in place that is left where L2 holds all tensors"
+        0.4,
+        "of the cost of packing or reading in place that is left where L2 holds all tensors",
+        "calibrate",
     )
     transposed_pack_cycles: float = _cost(
         0.15, "cycles/element", "packing transposed rows, for each vector of rows but the first"
