@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilesolve.calibration import readings
-from tilesolve.calibration.calibrate import keep_others
+from tilesolve.calibration.calibrate import Calibration, keep_others
 from tilesolve.calibration.cost_probes import COST_PROBES, Bench, measure_costs
 from tilesolve.calibration.part_lines import make_part_probe
 from tilesolve.calibration.readings import (
@@ -22,6 +22,7 @@ from tilesolve.calibration.readings import (
 from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
+from tilesolve.show.calibration_tables import list_calibration_tables
 from tilesolve.show.doctor import diagnose
 from tilesolve.system.pinned_threads import PinnedThreads
 
@@ -83,14 +84,14 @@ def test_what_is_no_number_above_zero_is_refused(value):
 )
 def test_what_a_cost_cannot_be_is_refused(name, value):
     """A loop over vectors does not beat the peak."""
-    assert "cannot be" in Reading(f"costs.{name}", (value,) * 3).fault
+    assert "cannot be" in Reading(f"costs.{name}", (value,) * 5).fault
 
 
 @pytest.mark.parametrize("factor", [0.98, 1.02])
 def test_the_limit_of_the_spread(factor):
     """It is a share of the value."""
     half = MOST_SPREAD * factor / 2
-    reading = Reading(PACK, (1 - half, 1.0, 1 + half))
+    reading = Reading(PACK, (1 - half, 1.0, 1.0, 1.0, 1 + half))
     assert bool(reading.fault) == (factor > 1)
     machine, notes = keep_readings(MACHINE, [reading])
     assert machine.source(PACK) == ("refused" if factor > 1 else "measured")
@@ -110,19 +111,19 @@ def test_a_bad_reading_is_taken_again():
 
     probes = {
         PACK: probe("good", lambda _: 2.0),
-        "costs.near_share": probe("bad", lambda count: float(count)),
-        "memory.part": probe("late", lambda count: 9e-9 if count > 4 else 9e-9 * 3**count),
+        "costs.near_share": probe("bad", lambda count: 2.0**count),
+        "memory.part": probe("late", lambda count: 9e-9 if count > 5 else 9e-9 * 3.0**count),
     }
-    good, bad, late = take_readings(probes, 4, lambda: 1.0, silent)
+    good, bad, late = take_readings(probes, 5, lambda: 1.0, silent)
     assert (good.fault, late.fault) == ("", "")
     assert late.value == 9e-9
     assert bad.fault
-    assert calls == {"good": 4, "bad": 4 * (1 + RETRIES), "late": 8}
+    assert calls == {"good": 5, "bad": 5 * (1 + RETRIES), "late": 10}
 
 
 def test_what_is_measured_is_kept():
     """Of costs and of levels, with its source; a file has it."""
-    found = [Reading(PACK, (2.0, 2.1, 2.2)), Reading("memory.part", (9e-9,) * 3)]
+    found = [Reading(PACK, (2.0, 2.0, 2.1, 2.2, 2.2)), Reading("memory.part", (9e-9,) * 5)]
     machine, notes = keep_readings(MACHINE, found)
     assert (machine.costs, machine.memory.part) == (Costs(pack_cycles=2.1), 9e-9)
     assert [machine.source(one.figure) for one in found] == ["measured"] * 2
@@ -141,11 +142,11 @@ def test_every_probe_is_of_a_figure():
 def test_another_calibration_replaces_what_was_measured(tmp_path):
     """But not what somebody gave, nor what it does not measure."""
     path = tmp_path / "m.toml"
-    before = keep_readings(MACHINE, [Reading(PACK, (2.0,) * 3)])[0]
+    before = keep_readings(MACHINE, [Reading(PACK, (2.0,) * 5)])[0]
     given_costs = {"pack_cycles": 2.0, "tile_cycles": 7.0, "near_share": 0.3}
     before = before.replace(costs=Costs(**given_costs))
     path.write_text(before.to_toml())
-    taken = [Reading(PACK, (3.0,) * 3), Reading("costs.tile_cycles", (4.0,) * 3)]
+    taken = [Reading(PACK, (3.0,) * 5), Reading("costs.tile_cycles", (4.0,) * 5)]
     found = keep_others(keep_readings(MACHINE, taken)[0], path)
     assert found.costs == Costs(pack_cycles=3.0, tile_cycles=7.0, near_share=0.3)
     names = ("pack_cycles", "tile_cycles", "near_share")
@@ -181,3 +182,15 @@ def test_this_computer_is_measured(monkeypatch):
     assert len(notes) == len([one for one in found if one.fault])
     for one in found:
         assert machine.source(one.figure) == ("refused" if one.fault else "measured")
+
+
+def test_the_summary_shows_costs():
+    """What was measured with its spread, what was refused and why, and how many are assumed."""
+    found = (Reading(PACK, (2.0, 2.0, 2.0, 2.0, 2.1)), Reading("costs.near_share", (0.0,) * 5))
+    machine, _ = keep_readings(MACHINE, found)
+    shown = list_calibration_tables(Calibration(machine, (), (), (), 0.0, costs=found))[-1]
+    assert shown.rows == [
+        ("pack_cycles", "2", "5.0%", "measured"),
+        ("near_share", "0", "0.0%", "refused: was 0"),
+    ]
+    assert f"{len(COST_NAMES) - 2} of {len(COST_NAMES)} costs are assumed" in shown.caption

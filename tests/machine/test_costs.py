@@ -142,9 +142,9 @@ def test_sources():
     found = Machine.from_toml(text)
     names = ("pack_cycles", "tlb_pages", "call_cycles", "tile_cycles")
     sources = [found.source(f"costs.{name}") for name in names]
-    assert sources == ["given", "given", "published", "default"]
+    assert sources == ["given", "given", "published", "assumed"]
     assert sample().replace(costs=Costs(pack_cycles=3.0)).source("costs.pack_cycles") == "given"
-    assert {sample().source(f"costs.{name}") for name in COST_NAMES} == {"default"}
+    assert {sample().source(f"costs.{name}") for name in COST_NAMES} == {"assumed"}
     assert Machine.from_toml(found.to_toml()) == found
 
 
@@ -154,7 +154,7 @@ def test_what_is_measured_is_said_so():
         catalogues=(measured(in_place_rows_slowdown=1.5), measured("float32"))
     )
     assert machine.source("costs.in_place_rows_slowdown") == "measured"
-    assert machine.source("costs.in_place_columns_slowdown") == "default"
+    assert machine.source("costs.in_place_columns_slowdown") == "assumed"
     assert machine.source("costs.call_cycles") == "measured"
     assert measured_costs(machine.catalogues, "call_cycles") == {"float64": 30.0, "float32": 30.0}
     assert measured_costs(machine.catalogues, "pack_cycles") == {}
@@ -317,7 +317,7 @@ def test_doctor_counts_costs(tmp_path, monkeypatch):
     monkeypatch.setenv("TILESOLVE_MACHINE", str(path))
     found = {row.what: row for section in diagnose().sections for row in section.rows}
     count = len(COST_NAMES)
-    assert found["costs"].value == f"{count - 1} of {count} by default"
+    assert found["costs"].value == f"{count - 1} of {count} assumed"
     assert (found["pack cycles"].value, found["pack cycles"].source) == (
         "3 cycles/element",
         "given",

@@ -18,7 +18,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.packing.sizes import PAGE_BYTES
 from tilesolve.system.pinned_threads import PinnedThreads
 
-QUICK_REPEATS, FULL_REPEATS = 9, 45
+QUICK_REPEATS, FULL_REPEATS = 12, 45
 """Times that each cost is measured."""
 
 PACE_SHARE = 1 / 4

@@ -24,7 +24,7 @@ measurement. See ``docs/decisions/031-calibration.md``."""
 RETRIES = 2
 """Times that a figure is measured again that was refused."""
 
-LEAST_VALUES = 3
+LEAST_VALUES = 5
 """Values at least that have to agree."""
 
 QUIET_SHARE = 0.92
@@ -49,7 +49,7 @@ class Reading:
 
     Examples
     --------
-    >>> found = Reading("costs.pack_cycles", (2.0, 2.1, 9.0, 2.2, 7.0))
+    >>> found = Reading("costs.pack_cycles", (2.0, 2.1, 9.0, 2.1, 2.2, 7.0, 2.1))
     >>> found.value, round(found.spread, 2), found.fault
     (2.1, 0.1, '')
     """
@@ -127,7 +127,7 @@ def take_readings(
     Examples
     --------
     >>> steady, silent = (lambda: 1.0), (lambda share, what: None)
-    >>> [found] = take_readings({"memory.part": lambda: 8e-9}, 3, steady, silent)
+    >>> [found] = take_readings({"memory.part": lambda: 8e-9}, 5, steady, silent)
     >>> found.value
     8e-09
     """
@@ -154,7 +154,7 @@ def keep_readings(machine: Machine, readings: Iterable[Reading]) -> tuple[Machin
     Examples
     --------
     >>> base = Machine.load("i7-6700k")
-    >>> machine, notes = keep_readings(base, [Reading("costs.pack_cycles", (2.0, 2.1, 2.2))])
+    >>> machine, notes = keep_readings(base, [Reading("costs.pack_cycles", (2.1,) * 5)])
     >>> machine.costs.pack_cycles, machine.source("costs.pack_cycles"), notes
     (2.1, 'measured', ())
     """

@@ -12,7 +12,7 @@ from typing import Literal, Self
 from tilesolve.contractions.argument_kinds import check_factor, check_kinds
 from tilesolve.contractions.errors import MachineError
 
-Source = Literal["measured", "detected", "published", "assumed", "given", "default", "refused"]
+Source = Literal["measured", "detected", "published", "assumed", "given", "refused"]
 """Where a figure comes from, as ``tilesolve doctor`` shows it. What is refused was measured, but no
 measurement: its default holds."""
 

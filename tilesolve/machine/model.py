@@ -274,13 +274,13 @@ class Machine:
         """Return where a figure comes from.
 
         That is what `sources` says; else ``"given"``, but for a cost ``"measured"`` if a
-        catalogue has it and ``"default"`` if it is the default.
+        catalogue has it and ``"assumed"`` if it is the default.
 
         Examples
         --------
         >>> machine = Machine.load("i7-6700k")
         >>> machine.source("L1.bandwidth"), machine.source("costs.pack_cycles")
-        ('published', 'default')
+        ('published', 'assumed')
         """
         check_kind(figure, str, "figure", "text", MachineError)
         kind, _, name = figure.partition(".")
@@ -288,7 +288,7 @@ class Machine:
             if measured_costs(self.catalogues, name):
                 return "measured"
             usual = getattr(self.costs, name) == getattr(DEFAULT_COSTS, name)
-            return dict(self.sources).get(figure, "default" if usual else "given")
+            return dict(self.sources).get(figure, "assumed" if usual else "given")
         usual_source: Source = "assumed" if figure in assumed_figures(self.levels) else "given"
         return dict(self.sources).get(figure, usual_source)
 

@@ -256,12 +256,12 @@ def _machine() -> Iterable[Row]:
 
 
 def _costs(machine: Machine) -> Iterable[Row]:
-    """Count the costs, and name those that are not the default."""
+    """Count the costs that nothing measured, and name the others."""
     known = describe_costs(machine.costs)
     sources = {cost.name: machine.source(f"costs.{cost.name}") for cost in known}
-    others = [cost for cost in known if sources[cost.name] not in ("default", "refused")]
+    others = [cost for cost in known if sources[cost.name] not in ("assumed", "refused")]
     count = len(known) - len(others)
-    yield Row("costs", f"{count} of {len(known)} by default", "see 'tilesolve machine'")
+    yield Row("costs", f"{count} of {len(known)} assumed", "see 'tilesolve machine'")
     for cost in others:
         name = cost.name.replace("_", " ")
         yield Row(name, f"{cost_text(machine, cost)} {cost.unit}", sources[cost.name])
