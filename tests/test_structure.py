@@ -298,6 +298,11 @@ NUMBERS = {
         "TEAM_TIMING_RATIO PASS_TRIPS FMA_SCALE FMA_SHIFT",
         "calibration.microkernels": "TURN_SECONDS TURNS",
         "calibration.runs": "RUN_LINES REPEATS TURNS TIMED_LINES MOST_SPREAD SEED",
+        "calibration.cost_probes": "QUICK_REPEATS FULL_REPEATS PACE_SHARE PACE_BYTES PACE_TURNS",
+        "calibration.part_lines": "RUN_BYTES PIECES COLUMNS TIMED_BYTES TURNS",
+        "calibration.plan_runs": "*",
+        "calibration.readings": "MOST_SPREAD RETRIES LEAST_VALUES QUIET_SHARE VALUES_PER_OUTLIER",
+        "kernels.probes.part_lines": "NUMPY_BYTES _OFFSETS",
         "calibration.staircase": "BEYOND_RATIO LARGEST_RATIO DISTINCT_RATIO NOISE_RATIO",
     },
     "how sweeps and studies measure": {

@@ -81,22 +81,27 @@ def _count_staged_tiles(role, count, m, n, element, across, piece, per_run):
 
 
 @inlined
-def _lay_out_runs(s, across, piece, rows, columns, element):
-    """Write down where so many rows and columns are in the buffer, and that no line is kept."""
+def _lay_out_runs(s, across, piece, rows, columns, runs, element):
+    """Write down where so many rows and columns are in a half, and that no run's line is kept."""
     pitch = (piece * columns if across else rows) * element + tuning.STAGING_GAP_BYTES
     buffer = s[state.STAGING_BUFFER]
     row_offsets, column_offsets = buffer + ROW_OFFSETS, buffer + COLUMN_OFFSETS
     offsets = as_pointer(row_offsets)
-    for row in range(rows):
-        offsets[row] = row // piece * pitch + row % piece * element if across else row * element
+    high = piece if across else rows
+    place = 0
+    for first in range(0, rows, high):
+        for row in range(high):
+            offsets[first + row] = place + row * element
+        place += pitch
     offsets = as_pointer(column_offsets)
     for column in range(columns):
         offsets[column] = column * (piece * element if across else pitch)
     ends = as_pointer(buffer + _KEPT_ENDS)
-    for slot in range(tuning.MAX_KEPT_LINES):
+    for slot in range(min(runs, tuning.MAX_KEPT_LINES)):
         ends[slot] = 0
-    s[state.STAGED_ACROSS], s[state.STAGED_RUN_ROWS] = across, piece
+    s[state.STAGED_ACROSS], s[state.STAGED_RUN_ROWS] = across, piece if across else 1
     s[state.STAGED_RUN_PITCH] = pitch
+    s[state.STAGED_STEP_BYTES] = element * (piece if across else 1)
     s[frames.MODE] = Mode.STORE
     s[frames.ROWS_C], s[frames.COLUMNS_C] = row_offsets, column_offsets
 
@@ -148,7 +153,7 @@ def stage_tiles(s, role, count, turns, r0, n0, m, n, R, N):
     most = _count_staged_tiles(role, count, m, n, element, across, piece, per_run)
     if most:
         rows, columns = m * (most if role == 0 else 1), n * (most if role == 1 else 1)
-        _lay_out_runs(s, across, piece, rows, columns, element)
+        _lay_out_runs(s, across, piece, rows, columns, high // piece if across else wide, element)
         s[state.STAGED_FIRST_ROW], s[state.STAGED_FIRST_COLUMN] = r0, n0
         s[state.STAGED_END_ROW], s[state.STAGED_END_COLUMN] = r0 + high, n0 + wide
     return most
@@ -178,7 +183,6 @@ def hand_over_lines(s, count, vectors):
 @compiled(POINTER, INT, INT, INT, INT, INT, POINTER, POINTER, inner=True)
 def flush_tiles(s, out, r, n, rows, columns, R, N):
     """Have so many rows and columns of C, from the given ones on, leave the half they are in."""
-    element = s[state.STEP_BYTES] // s[state.GROUP]
     buffer, pitch = s[state.STAGING_BUFFER], s[state.STAGED_RUN_PITCH]
     half, lines, parts = buffer + s[state.STAGED_HALF], buffer + LISTED_LINES, buffer + LISTED_PARTS
     write_parts(parts)  # of the other half: what was just written could not be read yet
@@ -186,18 +190,16 @@ def flush_tiles(s, out, r, n, rows, columns, R, N):
     # Runs go along Y, from y to the last of it; x is the index of a run.
     X, Y, high, wide = R, N, rows, columns
     x, y, first, last = r, n, s[state.STAGED_FIRST_ROW], s[state.STAGED_END_COLUMN]
-    unit = s[state.STAGED_RUN_ROWS]
     if not s[state.STAGED_ACROSS]:
         X, Y, high, wide = N, R, columns, rows
         x, y, first, last = n, r, s[state.STAGED_FIRST_COLUMN], s[state.STAGED_END_ROW]
-        unit = 1
-    length = element * (unit if s[state.STAGED_ACROSS] else 1)
+    unit, length = s[state.STAGED_RUN_ROWS], s[state.STAGED_STEP_BYTES]
     ends = as_pointer(buffer + _KEPT_ENDS)
     offsets = Y[table.OFFSETS] + y
+    slot, source = (x - first) // unit - 1, half + tuning.STAGING_GAP_BYTES - pitch
     for at in range(0, high, unit):
-        slot = (x + at - first) // unit
+        slot, source = slot + 1, source + pitch
         base = out + X[X[table.OFFSETS] + x + at]
-        source = half + tuning.STAGING_GAP_BYTES + at // unit * pitch
         kept = buffer + _KEPT_LINES + LINE_BYTES * slot
         done = 0
         while done < wide:

@@ -194,9 +194,12 @@ STAGED_ACROSS = STORING_VECTORS + 1
 """Whether runs of C go from column to column, and not from row to row."""
 
 STAGED_RUN_ROWS = STAGED_ACROSS + 1
-"""Rows of a run that goes across."""
+"""Rows of a run that goes across; else 1."""
 
-STAGED_RUN_PITCH = STAGED_RUN_ROWS + 1
+STAGED_STEP_BYTES = STAGED_RUN_ROWS + 1
+"""Bytes of each column of such a run, or of each row of one that goes down."""
+
+STAGED_RUN_PITCH = STAGED_STEP_BYTES + 1
 """Bytes from one run in the staging buffer to the next."""
 
 STAGED_FIRST_ROW = STAGED_RUN_PITCH + 1

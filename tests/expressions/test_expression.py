@@ -3,7 +3,6 @@ import html
 import re
 import threading
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,10 +20,9 @@ from tilesolve.contractions.errors import (
     SizeError,
     SpecError,
 )
-from tilesolve.expressions import contraction_order, dispatch
+from tilesolve.expressions import contraction_order
 from tilesolve.expressions.contraction_order import contraction_steps
 from tilesolve.expressions.dispatch import Options, Request
-from tilesolve.machine.costs import Costs
 from tilesolve.machine.model import Machine
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.running.execution import Layout
@@ -59,7 +57,7 @@ def test_it_is_called_again_and_again():
 
 @pytest.mark.parametrize("text", NETWORKS[::4])
 @pytest.mark.parametrize("least", [ALWAYS, 1e9])
-def test_every_route_gives_the_same(text, least):
+def test_every_route_gives_the_same(text, least, monkeypatch):
     """With plans wherever one can run, and with none, results are numpy's."""
     terms, _, output = text.partition("->")
     terms = terms.split(",")
@@ -69,8 +67,8 @@ def test_every_route_gives_the_same(text, least):
     if once or any(sum(x in y for y in (*terms, output)) == 1 for term in terms for x in term):
         pytest.skip("letters of one operand alone are summed before")
     operands = random([[SIZES[x] for x in term] for term in terms])
-    costs = Costs(einsum_loop_products=ALWAYS, einsum_kernel_flops=least)
-    steps = contraction_steps(Request(SIZES, np.dtype("f8"), costs=costs), terms, output)
+    set_costs(monkeypatch, einsum_loop_products=ALWAYS, einsum_kernel_flops=least)
+    steps = contraction_steps(Request(SIZES, np.dtype("f8")), terms, output)
     at_hand = list(operands)
     for step in steps:
         taken = [at_hand[at] for at in step.takes]
@@ -135,11 +133,11 @@ def test_notebooks_show_the_report_as_a_table():
 # Layouts of intermediate results
 
 
-def test_an_intermediate_is_written_as_the_next_step_wants_it():
+def test_an_intermediate_is_written_as_the_next_step_wants_it(monkeypatch):
     """Below the size that is priced, what the next step sums over comes before what it keeps."""
     sizes = dict.fromkeys("abcdef", 40)
-    costs = Costs(einsum_kernel_flops=ALWAYS)
-    request = Request(sizes, np.dtype(float), Options(optimize=False), costs)
+    set_costs(monkeypatch, einsum_kernel_flops=ALWAYS)
+    request = Request(sizes, np.dtype(float), Options(optimize=False))
     steps = contraction_steps(request, ["abcd", "cdef", "efa"], "b")
     made = steps[0].kernel.text.split("->")[1]
     assert steps[0].kernel.route == "plan"
@@ -160,8 +158,8 @@ def test_large_intermediates_take_the_layout_of_the_fastest_plans(monkeypatch):
     monkeypatch.setattr(contraction_order, "_planned", counted)
     sizes = {"a": 24, "b": 20, "c": 16, "d": 12, "e": 20, "f": 24, "g": 16}
     tensors = ["abcd", "cdef", "ebg"]
-    costs = Costs(einsum_kernel_flops=ALWAYS, einsum_layout_flops=ALWAYS)
-    request = Request(sizes, np.dtype(float), Options(optimize=False), costs)
+    set_costs(monkeypatch, einsum_kernel_flops=ALWAYS, einsum_layout_flops=ALWAYS)
+    request = Request(sizes, np.dtype(float), Options(optimize=False))
     steps = contraction_steps(request, tensors, "afg")
     made = steps[0].kernel.text.split("->")[1]
     here = {output: score for first, _, output, score in asked if first == "abcd"}
@@ -351,15 +349,15 @@ def test_batches_in_front_give_the_same(given_case, dtype, ours, orders):
     """Wherever letters of a batch stand, what is transposed on the way is numpy's result."""
     first, second, output, sizes = given_case
     with pytest.MonkeyPatch.context() as patch:
-        set_costs(patch, einsum_transpose_bytes=ALWAYS if ours else 2**22)
-        costs = Costs(
+        set_costs(
+            patch,
             einsum_loop_products=ALWAYS,
             einsum_kernel_flops=ALWAYS,
             einsum_transpose_bytes=ALWAYS,
             einsum_batch_extent=2,
         )
-        request = Request(sizes, np.dtype(dtype), costs=costs)
-        (step,) = contraction_steps(request, [first, second], output)
+        (step,) = contraction_steps(Request(sizes, np.dtype(dtype)), [first, second], output)
+        set_costs(patch, einsum_transpose_bytes=ALWAYS if ours else 2**22)
         assert step.kernel.route == "plan"
         batch = set(first) & set(second) & set(output)
         for letters, axes in zip((first, second, output), step.kernel.axes, strict=True):
@@ -421,41 +419,38 @@ def test_what_has_its_batch_in_front_in_memory_is_not_copied():
     np.testing.assert_allclose(out, expected, rtol=1e-11, atol=1e-11)
 
 
-# Costs of the machine
+# Limits of routes
 
 
-def test_small_calls_load_no_machine(monkeypatch):
-    """Up to some products and bytes numpy computes on any machine: nothing is read from files."""
+def test_no_route_reads_a_machine(monkeypatch):
+    """Sizes alone decide between numpy's functions: nothing is read from files."""
 
-    def loaded():
+    def loaded(*_):
         raise AssertionError("a machine was loaded")
 
-    monkeypatch.setattr(dispatch, "costs_in_force", loaded)
-    small = np.ones((3, 3))
-    for text in ("ij,jk->ik", "ij,jk,kl->il", "ij->ji", "ij->i", "ii"):
-        operands = [small] * (1 + text.count(","))
-        expected = np.einsum(text, *operands)
-        np.testing.assert_array_equal(tilesolve.einsum(text, *operands), expected)
-        out = np.empty_like(expected)
-        np.testing.assert_array_equal(tilesolve.einsum(text, *operands, out=out), expected)
-        np.testing.assert_array_equal(tilesolve.expression(text, *operands)(*operands), expected)
-    with pytest.raises(AssertionError, match="a machine was loaded"):
-        tilesolve.expression("ij,jk->ik", (50, 50), (50, 50))
+    monkeypatch.setattr(Machine, "find", loaded)
+    for extent in (3, 50):
+        small = np.arange(extent * extent, dtype=float).reshape(extent, extent)
+        for text in ("ij,jk->ik", "ij,jk,kl->il", "ij->ji", "ij->i", "ii"):
+            operands = [small] * (1 + text.count(","))
+            expected = np.einsum(text, *operands)
+            np.testing.assert_array_equal(tilesolve.einsum(text, *operands), expected)
+            out = np.empty_like(expected)
+            np.testing.assert_array_equal(tilesolve.einsum(text, *operands, out=out), expected)
+            compiled = tilesolve.expression(text, *operands)
+            np.testing.assert_array_equal(compiled(*operands), expected)
 
 
-def test_costs_of_the_machine_in_force_choose_the_route(tmp_path, monkeypatch):
-    """A machine file may say from how many flops on plans pay, and up to where loops do."""
-
-    def route():
-        return tilesolve.expression("ij,jk->ik", (30, 30), (30, 30)).steps[0].kernel.route
-
-    machine = Machine.load("i7-6700k")
-    for name, costs, expected in (
-        ("usual", Costs(), "matmul"),
-        ("plans", Costs(einsum_kernel_flops=1000), "plan"),
-        ("loops", Costs(einsum_loop_products=30**3), "loops"),
-    ):
-        path = tmp_path / f"{name}.toml"
-        path.write_text(replace(machine, costs=costs).to_toml())
-        monkeypatch.setenv("TILESOLVE_MACHINE", str(path))
-        assert route() == expected
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({}, "matmul"),
+        ({"einsum_kernel_flops": 1000}, "plan"),
+        ({"einsum_loop_products": 30**3}, "loops"),
+    ],
+)
+def test_limits_choose_the_route(monkeypatch, limits, expected):
+    """From how many flops on plans pay, and up to where loops do."""
+    set_costs(monkeypatch, **limits)
+    (step,) = tilesolve.expression("ij,jk->ik", (30, 30), (30, 30)).steps
+    assert step.kernel.route == expected

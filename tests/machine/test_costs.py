@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from machine_strategies import SOURCES, machines
 
 from tilesolve.calibration.calibrate import keep_others
+from tilesolve.calibration.cost_probes import COST_PROBES
+from tilesolve.constants import policy
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.machine.costs import (
@@ -23,15 +25,14 @@ from tilesolve.machine.costs import (
     describe_costs,
     measured_costs,
 )
+from tilesolve.machine.file import EARLIER_COSTS
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine, scale_figures
 from tilesolve.show.doctor import diagnose
 from tilesolve.show.machine_tables import cost_table, machine_dict
 
-UNITS = ("cycles/", "s/", "FMAs/", "lines/", "bytes", "lines", "pages", "ratio", "share", "times")
-"""How units begin, but for those of `einsum`'s choices."""
-
-COUNTS = ("products", "flops", "elements")
+UNITS = ("cycles/", "s/", "FMAs/", "bytes", "pages", "ratio", "share", "times")
+"""How units begin."""
 
 TILES = (
     RegisterTile(2, 6, 6.0, 20.0),
@@ -59,12 +60,11 @@ def test_each_field_says_what_it_is(known):
     assert type(known.default) is float
     assert known.default > 0
     assert known.metadata["least"] <= known.default <= known.metadata["most"]
-    assert known.metadata["unit"].startswith(UNITS) or known.metadata["unit"] in COUNTS
+    assert known.metadata["unit"].startswith(UNITS)
     assert len(known.metadata["meaning"].split()) > 2
     assert known.metadata["probe"] in ("", "kernels", "calibrate")
-    assert (known.metadata["probe"] == "kernels") == (
-        known.name in (*MEASURED_RATIOS, "call_cycles")
-    )
+    assert (known.metadata["probe"] == "kernels") == (known.name in MEASURED_RATIOS)
+    assert (known.metadata["probe"] == "calibrate") == (f"costs.{known.name}" in COST_PROBES)
 
 
 def test_descriptions_are_of_all_fields():
@@ -142,9 +142,9 @@ def test_sources():
     found = Machine.from_toml(text)
     names = ("pack_cycles", "tlb_pages", "call_cycles", "tile_cycles")
     sources = [found.source(f"costs.{name}") for name in names]
-    assert sources == ["given", "given", "published", "default"]
+    assert sources == ["given", "given", "published", "assumed"]
     assert sample().replace(costs=Costs(pack_cycles=3.0)).source("costs.pack_cycles") == "given"
-    assert {sample().source(f"costs.{name}") for name in COST_NAMES} == {"default"}
+    assert {sample().source(f"costs.{name}") for name in COST_NAMES} == {"assumed"}
     assert Machine.from_toml(found.to_toml()) == found
 
 
@@ -154,7 +154,7 @@ def test_what_is_measured_is_said_so():
         catalogues=(measured(in_place_rows_slowdown=1.5), measured("float32"))
     )
     assert machine.source("costs.in_place_rows_slowdown") == "measured"
-    assert machine.source("costs.in_place_columns_slowdown") == "default"
+    assert machine.source("costs.in_place_columns_slowdown") == "assumed"
     assert machine.source("costs.call_cycles") == "measured"
     assert measured_costs(machine.catalogues, "call_cycles") == {"float64": 30.0, "float32": 30.0}
     assert measured_costs(machine.catalogues, "pack_cycles") == {}
@@ -163,7 +163,7 @@ def test_what_is_measured_is_said_so():
 
 
 def test_measured_calls_decide_how_c_is_written():
-    """Aliased stores and prefetched rows count by what was measured, against limits in costs."""
+    """Aliased stores and prefetched rows count by what was measured, against limits of policy."""
     slow = sample().replace(
         catalogues=(measured(aliased_store_slowdown=1.5, prefetch_gain_ratio=0.99),)
     )
@@ -171,9 +171,11 @@ def test_measured_calls_decide_how_c_is_written():
     assert not slow.prefetches_next_rows("float64")
     assert not slow.avoids_aliased_stores("float32")
     assert slow.prefetches_next_rows("float32")
-    other = slow.replace(costs=Costs(aliased_store_limit=1.6, prefetch_gain_limit=1.0))
-    assert not other.avoids_aliased_stores("float64")
-    assert other.prefetches_next_rows("float64")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy, "ALIASED_STORE_LIMIT", 1.6)
+        patch.setattr(policy, "PREFETCH_GAIN_LIMIT", 1.0)
+        assert not slow.avoids_aliased_stores("float64")
+        assert slow.prefetches_next_rows("float64")
     told = sample().replace(costs=Costs(aliased_store_slowdown=2.0, prefetch_gain_ratio=1.0))
     assert told.avoids_aliased_stores("float64")
     assert not told.prefetches_next_rows("float64")
@@ -273,7 +275,8 @@ class TestCommand:
         rows = {row[0]: row[1:] for row in shown.rows}
         assert list(rows) == list(COST_NAMES)
         meaning = "packing an element, wherever it lies"
-        assert rows["pack_cycles"] == ("3", "cycles/element", "given", "-", meaning)
+        probe = "tilesolve calibrate"
+        assert rows["pack_cycles"] == ("3", "cycles/element", "given", probe, meaning)
         assert rows["in_place_rows_slowdown"][:4] == (
             "1.5 to 2",
             "times",
@@ -314,9 +317,23 @@ def test_doctor_counts_costs(tmp_path, monkeypatch):
     monkeypatch.setenv("TILESOLVE_MACHINE", str(path))
     found = {row.what: row for section in diagnose().sections for row in section.rows}
     count = len(COST_NAMES)
-    assert found["costs"].value == f"{count - 1} of {count} by default"
+    assert found["costs"].value == f"{count - 1} of {count} assumed"
     assert (found["pack cycles"].value, found["pack cycles"].source) == (
         "3 cycles/element",
         "given",
     )
     assert "call cycles" not in found
+
+
+def test_what_is_no_cost_any_more_is_left_out_with_one_note():
+    """Files that earlier versions wrote are read; the note names the entries."""
+    text = given_in_file(pack_cycles=3.0, einsum_plan_flops=1e6, transpose_run_bytes=64.0)
+    text += '\n[sources]\n"costs.einsum_plan_flops" = "given"\n' if "[sources]" not in text else ""
+    with pytest.warns(UserWarning, match="einsum_plan_flops, transpose_run_bytes") as told:
+        machine = Machine.from_toml(text, origin="older.toml")
+    assert len(told) == 1
+    assert machine.costs == Costs(pack_cycles=3.0)
+    assert Machine.from_toml(machine.to_toml()) == machine
+    assert not EARLIER_COSTS & set(COST_NAMES)
+    for name in EARLIER_COSTS:
+        assert name.upper() in vars(policy)

@@ -7,17 +7,14 @@ import pytest
 
 from tilesolve import TilesolveError
 from tilesolve.constants import policy
-from tilesolve.expressions import dispatch
-from tilesolve.machine.costs import Costs
 
 DTYPES = ("f8", "f4", "c16", "i8", "u1", "?")
 
 
 def set_costs(patch: pytest.MonkeyPatch, **costs: float) -> None:
-    """Let the machine in force have some costs, which count for the smallest arrays, too."""
-    patch.setattr(policy, "SMALL_EINSUM_PRODUCTS", 0)
-    patch.setattr(policy, "SMALL_COPY_BYTES", 0)
-    patch.setattr(dispatch, "costs_in_force", lambda: Costs(**costs))
+    """Let some limits of routes be others, such as `einsum_loop_products`."""
+    for name, cost in costs.items():
+        patch.setattr(policy, name.upper(), cost)
 
 
 def draw_call(rng: np.random.Generator) -> tuple[str, list[np.ndarray]]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilesolve
-from tilesolve.machine.costs import Costs
+from tilesolve.constants import policy
 from tilesolve.machine.model import Machine
 from tilesolve.model.loop_tree import Do, Loop
 from tilesolve.nests.plan import nest
@@ -20,7 +20,7 @@ from tilesolve.transposes.price import price_transpose, tree_of_transpose
 from tilesolve.transposes.solution import solve_transpose
 
 MACHINE = Machine.load("i7-6700k")
-SMALL = Limits(512, True, 0, 0, 1 << 16, 4, Costs(transpose_run_bytes=64, transpose_tile_bytes=512))
+SMALL = Limits(512, True, 0, 0, 1 << 16, 4)
 
 
 def solve(shape, axes, itemsize, threads=1, limits=None, **how):
@@ -57,7 +57,10 @@ def visit(body, ranges):
 def test_a_tree_covers_each_element_once(shape, order, itemsize, how, threads):
     """Whatever its tiles, its staging and its blocks are."""
     axes = order.sample(range(len(shape)), len(shape))
-    tree = tree_of_transpose(solve(shape, axes, itemsize, threads, SMALL, **how))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy, "TRANSPOSE_RUN_BYTES", 64)
+        patch.setattr(policy, "TRANSPOSE_TILE_BYTES", 512)
+        tree = tree_of_transpose(solve(shape, axes, itemsize, threads, SMALL, **how))
     (work,) = tree.works
     extents = dict(work.extents)
     visits = Counter(visit(tree.body, {x: range(extent) for x, extent in extents.items()}))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from turns import WHOLE, in_turn
 
 from tilesolve import transpose
+from tilesolve.constants import policy
 from tilesolve.contractions.errors import (
     DtypeError,
     MachineError,
@@ -70,8 +71,9 @@ def reach(monkeypatch):
             last_cache_bytes=0 if streamed else 1 << 40,
             way_bytes=1 << 17,
             ways=0.001 if conflicts else 8,
-            costs=Costs(transpose_run_bytes=run_bytes, transpose_tile_bytes=tile_bytes),
         )
+        monkeypatch.setattr(policy, "TRANSPOSE_RUN_BYTES", run_bytes)
+        monkeypatch.setattr(policy, "TRANSPOSE_TILE_BYTES", tile_bytes)
         monkeypatch.setattr(walk_setup, "limits_in_force", lambda: found)
 
     yield chosen
@@ -555,10 +557,8 @@ def test_bytes_of_the_last_cache():
     ):
         levels = (*machine.levels[:2], last, machine.levels[3])
         assert Limits.of(replace(machine, levels=levels)).last_cache_bytes == expected
-        costs = Costs(transpose_near_share=0.125, transpose_last_share=0.25)
-        half = Limits.of(replace(machine, levels=levels, costs=costs))
-        assert half.last_cache_bytes == expected // 2
-        assert half.costs == costs
+        costs = Costs(transpose_row_slowdown=3.0)
+        assert Limits.of(replace(machine, levels=levels, costs=costs)).costs == costs
 
 
 @pytest.mark.parametrize("caches", [0, 1])
@@ -614,7 +614,7 @@ def test_lines_at_one_place_in_pages(reach, shape, size):
             ).ravel()
             length *= axis[walk_fields.AXIS_TILE]
     sets = np.bincount(run % (1 << 17) // LINE_BYTES)
-    most = Costs().transpose_aliased_lines
+    most = policy.TRANSPOSE_ALIASED_LINES
     assert 4 * most < sets.max() <= 8 * most
 
 

@@ -16,8 +16,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tilesolve.calibration.cost_probes import (
+    FULL_REPEATS,
+    QUICK_REPEATS,
+    Bench,
+    measure_costs,
+)
 from tilesolve.calibration.latency import measure_latencies
 from tilesolve.calibration.measure import MeasuringTime, Probe, add_rounds, block_sizes, make_probes
+from tilesolve.calibration.readings import Reading
 from tilesolve.calibration.runs import RunTimes, measure_runs
 from tilesolve.calibration.staircase import (
     BEYOND_RATIO,
@@ -33,13 +40,14 @@ from tilesolve.calibration.staircase import (
 )
 from tilesolve.contractions.errors import CalibrationError, MachineError
 from tilesolve.kernels.progress import Progress, silent
+from tilesolve.machine.costs import COST_NAMES
 from tilesolve.machine.level import Level, Peak, Source
 from tilesolve.machine.model import Machine
 from tilesolve.system.free_memory import read_free_memory
 from tilesolve.system.pinned_threads import PinnedThreads
 
 FULL = MeasuringTime(seconds=90.0, call=4e-3, density=6)
-QUICK = MeasuringTime(seconds=7.0, call=1e-3, density=4)
+QUICK = MeasuringTime(seconds=6.0, call=1e-3, density=4)
 
 REPEATS = 2
 """Times that contradictory measurements go on, for a third of the time each, before an error."""
@@ -66,6 +74,8 @@ class Calibration:
         Seconds that it took.
     runs
         The times of runs of lines at each measured level; empty after a quick calibration.
+    costs
+        What was measured of the costs that plans count with.
 
     Examples
     --------
@@ -80,6 +90,7 @@ class Calibration:
     notes: tuple[str, ...]
     elapsed: float
     runs: tuple[RunTimes, ...] = ()
+    costs: tuple[Reading, ...] = ()
 
     def curve(self, kernel: str, cores: int = 1) -> Curve | None:
         """Return one of the curves; None if it was not measured."""
@@ -107,6 +118,7 @@ class Calibration:
                 for curve in self.curves
             ],
             "runs": [one.to_dict() for one in self.runs],
+            "costs": [one.to_dict() for one in self.costs],
             "notes": list(self.notes),
             "elapsed": self.elapsed,
         }
@@ -178,16 +190,21 @@ def calibrate(
         if not quick:
             machine, runs, more = measure_runs(machine, crew, limit, tell)
             notes = (*notes, *more)
+        repeats = QUICK_REPEATS if quick else FULL_REPEATS
+        machine, costs, more = measure_costs(Bench.of(machine, crew, limit), repeats, tell)
+        notes = (*notes, *more)
     if repeat:
         notes = (*notes, f"It took {repeat + 1} measurements to get figures that can be.")
     tell(1.0, "done")
-    return Calibration(machine, levels, _curves(rates), notes, time.monotonic() - begin, runs)
+    elapsed = time.monotonic() - begin
+    return Calibration(machine, levels, _curves(rates), notes, elapsed, runs, costs)
 
 
 def keep_others(machine: Machine, path: Path) -> Machine:
     """Return a calibrated machine with the microkernels, costs and sources that its file holds.
 
-    A file that is missing, damaged or of another CPU holds nothing that counts.
+    Costs that were probed now are as found, but for those that somebody gave. A file that is
+    missing, damaged or of another CPU holds nothing that counts.
     """
     try:
         old = Machine.load(path) if path.is_file() else None
@@ -195,9 +212,14 @@ def keep_others(machine: Machine, path: Path) -> Machine:
         old = None
     if old is None or old.fingerprint != machine.fingerprint:
         return machine
-    of_costs = {figure: source for figure, source in old.sources if figure.startswith("costs.")}
-    sources = tuple((dict(machine.sources) | of_costs).items())
-    return machine.replace(catalogues=old.catalogues, costs=old.costs, sources=sources)
+    sources, costs = dict(machine.sources), old.costs
+    for name in COST_NAMES:
+        figure, before = f"costs.{name}", old.source(f"costs.{name}")
+        if figure in sources and before != "given":
+            costs = replace(costs, **{name: getattr(machine.costs, name)})
+        elif figure in dict(old.sources) or figure in sources:
+            sources[figure] = before
+    return machine.replace(catalogues=old.catalogues, costs=costs, sources=tuple(sources.items()))
 
 
 def evaluate(

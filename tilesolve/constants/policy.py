@@ -194,13 +194,7 @@ EVEN_ITERATIONS = 1 << 14
 MOST_EXPONENTIALS = 10_000
 """Exponentials that a function of a Pyomo model may multiply out to."""
 
-# What is too small for a choice
-SMALL_EINSUM_PRODUCTS = 1 << 10
-"""Products of an einsum that numpy's loops take on any machine, without a look at its costs."""
-
-SMALL_COPY_BYTES = 1 << 20
-"""Bytes of a copy in another order that numpy makes on any machine."""
-
+# When the main thread leaves work to others
 LONG_SECONDS = 0.02
 """Predicted seconds of a call from which on the main thread leaves it to others, so that it hears
 interrupts."""
@@ -267,3 +261,75 @@ NEST_REGION_POINTS = 64
 NEST_CROWD_RATIO = 4
 """How many times its lines a box may have for a look at the sets of a cache; with more, it does not
 stay."""
+
+# What is written past the caches, and prefetched
+ALIASED_STORE_LIMIT = 1.25
+"""Slowdown by aliased non-temporal stores from which on C goes through the caches."""
+
+PREFETCH_GAIN_LIMIT = 0.98
+"""Time of short calls that prefetch rows of C, relative to others, up to which they do."""
+
+FEEDING_RATIO = 1.4
+"""Bandwidth of a cache relative to a register tile's need, from which on it feeds it."""
+
+ALIASED_PAGES_RATIO = 2.0
+"""Lines with 4 KiB aliasing that evict each other, relative to those that stay."""
+
+PREFETCH_LINES_PER_PAGE = 8
+"""Lines of a page from which on hardware helps to prefetch a block."""
+
+PREFETCH_LEAST_SHARE = 0.05
+"""Share of a block's arithmetic that reading it takes, below which none is prefetched."""
+
+# Transposes
+TRANSPOSE_NEAR_SHARE = 0.25
+"""Share of a near L3 for source and target of a transpose."""
+
+TRANSPOSE_LAST_SHARE = 0.5
+"""Share of any other last cache for them."""
+
+TRANSPOSE_RUN_BYTES = 2048
+"""Run of the target in a tile, about."""
+
+TRANSPOSE_LONG_RUN_BYTES = 1 << 15
+"""Run at most that holds all rows of a tile."""
+
+TRANSPOSE_TILE_BYTES = 1 << 20
+"""Bytes of a tile, about."""
+
+TRANSPOSE_STAGING_BYTES = 5 << 12
+"""Rows in the staging buffer, about."""
+
+TRANSPOSE_SOURCE_BYTES = 1 << 14
+"""Rows that share lines of the source and stay in L1."""
+
+TRANSPOSE_GROUP_BYTES = 512
+"""Rows transposed at once without a staging buffer, about."""
+
+TRANSPOSE_ELEMENT_BYTES = 128
+"""Elements that stay together, from which on none is staged."""
+
+TRANSPOSE_ALIASED_LINES = 4
+"""Lines of a set that the source may have for each way of L2, or else of L1."""
+
+TRANSPOSE_BLOCK_LINES = 8
+"""Side of a block, in lines, whose lines have 4 KiB aliasing and stay in L1."""
+
+# Einsum: the route of a contraction
+EINSUM_LOOP_PRODUCTS = 1 << 13
+"""Products up to which numpy's loops are fastest."""
+
+EINSUM_KERNEL_FLOPS = 1 << 22
+"""Flops of a matrix product from which on plans are as fast as BLAS."""
+
+EINSUM_PLAN_FLOPS = 1 << 27
+"""Flops of a matrix product from which on a call of einsum plans it."""
+
+EINSUM_LAYOUT_FLOPS = 1_000_000_000
+"""Flops of two planned steps from which on layouts between them are compared."""
+
+EINSUM_TRANSPOSE_BYTES = 1 << 22
+"""Bytes of a transposed copy from which on numpy does not make it."""
+
+EINSUM_BATCH_EXTENT = 8
+"""Batches that come last, from which on they are transposed to the front."""

@@ -99,7 +99,7 @@ STAGING_BYTES = 3 * PAGE_BYTES
 STAGING_FLUSH_BYTES = 2048
 """Bytes of C, about, that leave the staging buffer at once."""
 
-MIN_FLUSHED_RUN_BYTES = 1024
+MIN_FLUSHED_RUN_BYTES = 512
 """Bytes of each run that leave at once, at least, where more tiles make a run longer."""
 
 MIN_STAGED_RUN_BYTES = 1024

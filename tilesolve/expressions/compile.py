@@ -199,7 +199,7 @@ def _compile_in(
         _prepared(subscripts, number, wide, dtypes[number], common) for number in range(len(shapes))
     ]
     letters = [text for _, text in prepared]
-    request = Request(sizes, common, options, dispatch.costs_in_force())
+    request = Request(sizes, common, options)
     owned = [
         0 if needs is None or not needs.owns(of) else request.nbytes(text)
         for (needs, text), of in zip(prepared, dtypes, strict=True)
@@ -260,8 +260,7 @@ def _whole(
         return None
     if dtype.hasobject and (operands <= 2 or not options.optimize):
         return loops, dispatch.WHY_OBJECTS
-    small = products <= policy.SMALL_EINSUM_PRODUCTS
-    if small or products <= dispatch.costs_in_force().einsum_loop_products:
+    if products <= policy.EINSUM_LOOP_PRODUCTS:
         return loops, why_loops(products)
     return None
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from tilesolve.constants import policy
 from tilesolve.contractions.roles import Roles
 from tilesolve.expressions.dispatch import Request, choose_route, flops
 from tilesolve.expressions.paths import Pair, find_path, split_path
@@ -99,7 +100,7 @@ def _layout(
     after = output if later.letters == frozenset(output) else _natural(panel, known, later.letters)
     there, _ = choose_route(request, panel, known, after)
     work = request.size({*first, *second}) + request.size({*panel, *known})
-    if there != "plan" or 2 * work < request.costs.einsum_layout_flops:
+    if there != "plan" or 2 * work < policy.EINSUM_LAYOUT_FLOPS:
         return panel
 
     def score(letters: str) -> float:
@@ -172,20 +173,19 @@ def _batches_in_front(
     """
     first, second, output = tensors
     batches = Roles.of(output, [first, second]).batches
-    costs = request.costs
 
     def transposed(letters: str, least: float) -> str:
         if (
             letters[-1] not in batches
             or request.sizes[letters[-1]] < least
-            or request.nbytes(letters) < costs.einsum_transpose_bytes
+            or request.nbytes(letters) < policy.EINSUM_TRANSPOSE_BYTES
         ):
             return letters
         return "".join(sorted(letters, key=lambda x: x not in batches))
 
     return (
-        transposed(first, costs.einsum_batch_extent),
-        transposed(second, costs.einsum_batch_extent),
+        transposed(first, policy.EINSUM_BATCH_EXTENT),
+        transposed(second, policy.EINSUM_BATCH_EXTENT),
         transposed(output, 1 if last else inf),
     )
 

@@ -1,27 +1,24 @@
 """How two arrays are contracted: by a plan, or by a function of numpy, and why.
 
-Letters, extents, the dtype and the machine's costs decide, so that the same expression always
-computes the same. The measurements behind the costs are in ``docs/decisions/060-einsum-routes.md``.
+Letters, extents and the dtype decide, so that the same expression always computes the same. The
+limits are in `constants.policy`, the measurements behind them in
+``docs/decisions/060-einsum-routes.md``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
+from tilesolve.constants import policy
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import OPERAND_DTYPES
 from tilesolve.contractions.roles import Roles
-from tilesolve.machine.costs import DEFAULT_COSTS, Costs
-from tilesolve.machine.model import Machine
-from tilesolve.machine.places import machine_folder
 from tilesolve.system.checks import check_threads
-from tilesolve.system.files import read_setting
 
 Route = Literal["plan", "matmul", "multiply", "loops"]
 """How two arrays are contracted."""
@@ -69,14 +66,13 @@ class Request:
     sizes: Mapping[str, int]
     dtype: np.dtype[Any]
     options: Options = Options()
-    costs: Costs = DEFAULT_COSTS
     transposes_batches: bool = True
 
     @property
     def plan_flops(self) -> float:
         """Flops of a matrix product from which on it is planned."""
         once = self.options.called_once
-        return self.costs.einsum_plan_flops if once else self.costs.einsum_kernel_flops
+        return policy.EINSUM_PLAN_FLOPS if once else policy.EINSUM_KERNEL_FLOPS
 
     def size(self, letters: Iterable[str]) -> int:
         """Return the elements of a tensor with these letters."""
@@ -85,22 +81,6 @@ class Request:
     def nbytes(self, letters: Iterable[str]) -> int:
         """Return the bytes of a tensor with these letters."""
         return self.size(letters) * self.dtype.itemsize
-
-
-def costs_in_force() -> Costs:
-    """Return the costs of the machine in force, read once for each ``TILESOLVE_MACHINE``.
-
-    Reading a machine takes some ten milliseconds: look at `policy.SMALL_EINSUM_PRODUCTS` before.
-    """
-    return _costs(read_setting("TILESOLVE_MACHINE"))
-
-
-@cache
-def _costs(machine: str | None) -> Costs:
-    # A detected machine has the defaults, so that it need not be detected for them.
-    if not machine and not machine_folder().exists():
-        return DEFAULT_COSTS
-    return Machine.load(machine).costs
 
 
 def choose_route(request: Request, first: str, second: str, output: str) -> tuple[Route, str]:
@@ -126,13 +106,13 @@ def choose_route(request: Request, first: str, second: str, output: str) -> tupl
         return "loops", f"{dtype} is computed {'exactly, ' if exact else ''}by numpy"
     rows, columns, sums, batches = map(request.size, roles)
     products = batches * rows * columns * sums
-    if products <= request.costs.einsum_loop_products:
+    if products <= policy.EINSUM_LOOP_PRODUCTS:
         return "loops", why_loops(products)
     if rows == 1 and columns == 1 and batches > 1:
         return "loops", "no letter of one operand only: plans have vectors along one"
     if rows == columns == 1:
         transposed = list(roles.sums) != [x for x in second if x in roles.sums]
-        if transposed and dtype.itemsize * sums < request.costs.einsum_transpose_bytes:
+        if transposed and dtype.itemsize * sums < policy.EINSUM_TRANSPOSE_BYTES:
             return "loops", "no letter is left: memory bounds it, and a copy would take longer"
         return "matmul", "no letter is left: memory bounds it, and plans have vectors along one"
     if rows == 1 or columns == 1:

@@ -16,7 +16,6 @@ from numpy._core.multiarray import c_einsum
 
 from tilesolve.constants import policy
 from tilesolve.contractions.roles import Roles
-from tilesolve.expressions import dispatch
 from tilesolve.expressions.blas import limit_blas_threads
 from tilesolve.packing.memory_overlap import Array
 
@@ -43,9 +42,7 @@ def copy_array(source: Array, out: Array, threads: int | None = None) -> Array:
 
 def _pays_to_transpose(nbytes: int) -> bool:
     """Return whether `transpose` copies so many bytes faster than numpy."""
-    if nbytes < policy.SMALL_COPY_BYTES:
-        return False
-    return nbytes >= dispatch.costs_in_force().einsum_transpose_bytes
+    return nbytes >= policy.EINSUM_TRANSPOSE_BYTES
 
 
 class Kernel(Protocol):

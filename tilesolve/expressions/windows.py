@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tilesolve.constants import policy
 from tilesolve.contractions.errors import MemoryLimitError, SpecError
 from tilesolve.contractions.problem import OPERAND_DTYPES, Problem
 from tilesolve.contractions.spec import Spec, Tensor
@@ -133,10 +132,8 @@ def _kernel(
     why = "numpy's loops over windows: "
     if len(spec.operands) < 2 or dtype.name not in OPERAND_DTYPES:
         why += "one operand" if len(spec.operands) < 2 else f"{dtype} is computed by numpy"
-    elif prod(sizes.values()) <= policy.SMALL_EINSUM_PRODUCTS:
-        why += f"{work:.3g} flops are few"
     else:
-        request = Request(sizes, dtype, options, dispatch.costs_in_force())
+        request = Request(sizes, dtype, options)
         if work >= request.plan_flops:
             problem = Problem.of(spec, sizes, dtype)
             planned = Planned(text, plan(problem, threads=options.threads))

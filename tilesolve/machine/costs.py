@@ -26,9 +26,9 @@ def _cost(
     return field(default=default, metadata=known)
 
 
-def _share(default: float, meaning: str) -> Any:  # noqa: ANN401 - see `_cost`
+def _share(default: float, meaning: str, probe: str = "") -> Any:  # noqa: ANN401 - see `_cost`
     """Return a field that is part of a whole."""
-    return _cost(default, "share", meaning, most=1.0)
+    return _cost(default, "share", meaning, probe, most=1.0)
 
 
 def _slowdown(default: float, meaning: str, probe: str = "") -> Any:  # noqa: ANN401 - see `_cost`
@@ -56,20 +56,27 @@ class Costs:
 
     # Calls of the microkernel, and packing
     call_cycles: float = _cost(
-        60.0, "cycles/call", "call of a microkernel besides its arithmetic", "kernels"
+        60.0, "cycles/call", "call of a microkernel besides its arithmetic", "calibrate"
     )
     tile_cycles: float = _cost(
         5.0, "cycles/tile", "walk of the macrokernel to the next register tile"
     )
     accumulate_cycles: float = _cost(
-        80.0, "cycles/tile", "adding a register tile to C, at least, where C lies in L2"
+        80.0,
+        "cycles/tile",
+        "adding a register tile to C, at least, where C lies in L2",
+        "calibrate",
     )
-    pack_cycles: float = _cost(2.5, "cycles/element", "packing an element, wherever it lies")
+    pack_cycles: float = _cost(
+        2.5, "cycles/element", "packing an element, wherever it lies", "calibrate"
+    )
     window_cycles: float = _cost(
-        0.3, "cycles/element", "copying an element of a box's windows, zeros included"
+        0.3, "cycles/element", "copying an element of a box's windows, zeros included", "calibrate"
     )
     lanewise_slowdown: float = _slowdown(
-        2.0, "inner loop where vectors multiply vectors, along a letter that all tensors have"
+        2.0,
+        "inner loop where vectors multiply vectors, along a letter that all tensors have",
+        "calibrate",
     )
     scattered_store_cycles: float = _cost(
         2.0, "cycles/element", "writing an element of C by itself: nothing lies beside it"
@@ -78,10 +85,12 @@ class Costs:
         0.6, "cycles/element", "writing an element of C where columns lie side by side, not rows"
     )
     epilogue_cycles: float = _cost(
-        0.15, "cycles/element", "one step of an epilogue on an element of C"
+        0.15, "cycles/element", "one step of an epilogue on an element of C", "calibrate"
     )
     near_share: float = _share(
-        0.4, "of the cost of packing or reading in place that is left where L2 holds all tensors"
+        0.4,
+        "of the cost of packing or reading in place that is left where L2 holds all tensors",
+        "calibrate",
     )
     transposed_pack_cycles: float = _cost(
         0.15, "cycles/element", "packing transposed rows, for each vector of rows but the first"
@@ -114,32 +123,17 @@ class Costs:
     scattered_store_slowdown: float = _slowdown(
         2.5, "non-temporal stores of single lines, beside lines in order"
     )
-    scattered_line_share: float = _share(
-        0.7, "of the speed of stores in order, from which on single lines are fast enough for C"
-    )
     aliased_store_slowdown: float = _slowdown(
         1.0, "short calls whose non-temporal stores have 4 KiB aliasing", "kernels"
     )
-    aliased_store_limit: float = _slowdown(
-        1.25, "aliased non-temporal stores, from which on C goes through the caches"
-    )
-    aliased_store_lines: float = _cost(
-        8.0, "lines", "lines of C in a row that count for 4 KiB aliasing", least=1.0
-    )
     prefetch_gain_ratio: float = _cost(
         0.9, "ratio", "time of short calls that prefetch rows of C, to others", "kernels"
-    )
-    prefetch_gain_limit: float = _cost(
-        0.98, "ratio", "time of such calls, up to which they prefetch rows of C"
     )
     shared_line_cycles: float = _cost(
         70.0, "cycles/row", "line that two rows of a nest share, where they go past the caches"
     )
     level_overlap: float = _share(
         0.48, "of the time of other levels that shows beside the slowest one's"
-    )
-    feeding_ratio: float = _cost(
-        1.4, "ratio", "bandwidth of a cache to a register tile's need, from which on it feeds it"
     )
     # Shares of caches
     private_share: float = _share(0.6, "of a core's own cache beyond L1, for tiles")
@@ -151,15 +145,6 @@ class Costs:
         float(1 << 24), "bytes", "last cache that a core may count on, at most", least=1.0
     )
     # Prefetching of elements that are packed next
-    aliased_pages_ratio: float = _cost(
-        2.0, "ratio", "lines with 4 KiB aliasing that evict each other, to those that stay"
-    )
-    prefetch_lines_per_page: float = _cost(
-        8.0, "lines/page", "lines of a page from which on hardware helps to prefetch a block"
-    )
-    prefetch_least_share: float = _share(
-        0.05, "of a block's arithmetic that reading it takes, below which none is prefetched"
-    )
     near_l3_memory_ratio: float = _cost(
         2.5, "ratio", "bandwidth of an L3 to memory's, from which on it counts as near"
     )
@@ -172,60 +157,10 @@ class Costs:
         "rate from which on two units take whole vectors, and halves gain nothing",
     )
     # Transposes
-    transpose_near_share: float = _share(0.25, "of a near L3, for source and target of a transpose")
-    transpose_last_share: float = _share(
-        0.5, "of any other last cache, for source and target of a transpose"
-    )
-    transpose_run_bytes: float = _cost(
-        2048.0, "bytes", "run of the target in a tile of a transpose, about", least=1.0
-    )
-    transpose_long_run_bytes: float = _cost(
-        float(1 << 15), "bytes", "run at most that holds all rows of a tile", least=1.0
-    )
-    transpose_tile_bytes: float = _cost(
-        float(1 << 20), "bytes", "tile of a transpose, about", least=1.0
-    )
-    transpose_staging_bytes: float = _cost(
-        5.0 * (1 << 12), "bytes", "rows in the staging buffer of a transpose, about", least=1.0
-    )
-    transpose_source_bytes: float = _cost(
-        float(1 << 14), "bytes", "rows that share lines of the source and stay in L1", least=1.0
-    )
-    transpose_group_bytes: float = _cost(
-        512.0, "bytes", "rows transposed at once without a staging buffer, about", least=1.0
-    )
-    transpose_element_bytes: float = _cost(
-        128.0, "bytes", "elements that stay together, from which on none is staged", least=1.0
-    )
-    transpose_aliased_lines: float = _cost(
-        4.0, "lines/way", "lines of a set that the source may have, of L2 or else L1", least=1.0
-    )
-    transpose_block_lines: float = _cost(
-        8.0, "lines", "side of a block whose lines have 4 KiB aliasing and stay in L1", least=1.0
-    )
     transpose_small_block_slowdown: float = _slowdown(
         2.0, "rows that are transposed by smaller blocks"
     )
     transpose_row_slowdown: float = _slowdown(4.0, "rows that are transposed one by one")
-    # Einsum: the route of a contraction
-    einsum_loop_products: float = _cost(
-        float(1 << 13), "products", "contraction up to which numpy's loops are fastest"
-    )
-    einsum_kernel_flops: float = _cost(
-        float(1 << 22), "flops", "matrix product from which on plans are as fast as BLAS"
-    )
-    einsum_plan_flops: float = _cost(
-        float(1 << 27), "flops", "matrix product from which on a call of einsum plans it"
-    )
-    einsum_layout_flops: float = _cost(
-        1e9, "flops", "two planned steps from which on layouts between them are compared"
-    )
-    einsum_transpose_bytes: float = _cost(
-        float(1 << 22), "bytes", "transposed copy from which on numpy does not make it"
-    )
-    einsum_batch_extent: float = _cost(
-        8.0, "elements", "batch that comes last, from which on it is transposed to the front"
-    )
 
     def __post_init__(self) -> None:
         for known in fields(self):

@@ -53,6 +53,38 @@ EARLIER_NAMES = {
 EARLIER_FIGURE = "strided"
 """A figure of levels that older files have, and that nothing reads any more."""
 
+EARLIER_COSTS = frozenset(
+    [
+        "aliased_pages_ratio",
+        "aliased_store_limit",
+        "aliased_store_lines",
+        "einsum_batch_extent",
+        "einsum_kernel_flops",
+        "einsum_layout_flops",
+        "einsum_loop_products",
+        "einsum_plan_flops",
+        "einsum_transpose_bytes",
+        "feeding_ratio",
+        "prefetch_gain_limit",
+        "prefetch_least_share",
+        "prefetch_lines_per_page",
+        "scattered_line_share",
+        "transpose_aliased_lines",
+        "transpose_block_lines",
+        "transpose_element_bytes",
+        "transpose_group_bytes",
+        "transpose_last_share",
+        "transpose_long_run_bytes",
+        "transpose_near_share",
+        "transpose_run_bytes",
+        "transpose_source_bytes",
+        "transpose_staging_bytes",
+        "transpose_tile_bytes",
+    ]
+)
+"""Entries of ``[costs]`` that older files may have and that count no more: they are cut-offs, the
+same on every machine (`tilesolve.constants.policy`)."""
+
 _VECTOR = {
     "bits": "vector_bits",
     "registers": "vector_registers",
@@ -147,14 +179,28 @@ def _document(text: str, origin: str) -> dict[str, Any]:
             f"{origin} was changed after it was measured: remove its line '# checksum' if "
             "you changed it by hand; else measure again with 'tilesolve calibrate'"
         )
-    levels, sources = data.get("level"), data.get("sources")
+    _leave_out_earlier(data, origin)
+    return data
+
+
+def _leave_out_earlier(data: dict[str, Any], origin: str) -> None:
+    """Take out of a document what older files have and nothing reads any more."""
+    levels, sources, costs = (data.get(key) for key in ("level", "sources", "costs"))
     for table in levels if isinstance(levels, list) else ():
         if isinstance(table, dict):
             table.pop(EARLIER_FIGURE, None)
     if isinstance(sources, dict):
-        for figure in [one for one in sources if one.endswith(f".{EARLIER_FIGURE}")]:
-            del sources[figure]
-    return data
+        for figure in [*sources]:
+            owner, _, name = figure.partition(".")
+            if name == EARLIER_FIGURE or (owner == "costs" and name in EARLIER_COSTS):
+                del sources[figure]
+    if isinstance(costs, dict) and (gone := sorted(EARLIER_COSTS & costs.keys())):
+        for name in gone:
+            del costs[name]
+        warn_once(
+            f"{origin}: {', '.join(gone)} in [costs] count no more, as they are no cost of a CPU: "
+            "remove them"
+        )
 
 
 def _table(value: Level | Peak) -> dict[str, Any]:

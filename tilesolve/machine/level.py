@@ -12,8 +12,9 @@ from typing import Literal, Self
 from tilesolve.contractions.argument_kinds import check_factor, check_kinds
 from tilesolve.contractions.errors import MachineError
 
-Source = Literal["measured", "detected", "published", "assumed", "given", "default"]
-"""Where a figure comes from, as ``tilesolve doctor`` shows it."""
+Source = Literal["measured", "detected", "published", "assumed", "given", "refused"]
+"""Where a figure comes from, as ``tilesolve doctor`` shows it. What is refused was measured, but no
+measurement: its default holds."""
 
 LOWEST_RATE, HIGHEST_RATE = 1.0, 1e18
 """Bounds of bytes, flops or cycles in a second: beyond them, no solver can take the numbers."""

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, Self
 
+from tilesolve.constants import policy
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.half_precision import summed_dtype
@@ -228,7 +229,7 @@ class Machine:
         >>> Machine.load("i7-6700k").avoids_aliased_stores("float64")
         False
         """
-        return self.cost("aliased_store_slowdown", dtype) >= self.costs.aliased_store_limit
+        return self.cost("aliased_store_slowdown", dtype) >= policy.ALIASED_STORE_LIMIT
 
     def prefetches_next_rows(self, dtype: str) -> bool:
         """Return whether tiles prefetch C's next rows before non-temporal stores of their own.
@@ -238,7 +239,7 @@ class Machine:
         >>> Machine.load("i7-6700k").prefetches_next_rows("float64")
         True
         """
-        return self.cost("prefetch_gain_ratio", dtype) <= self.costs.prefetch_gain_limit
+        return self.cost("prefetch_gain_ratio", dtype) <= policy.PREFETCH_GAIN_LIMIT
 
     def cost(self, name: str, dtype: str) -> float:
         """Return a cost as it was measured for a dtype, or else what `costs` says.
@@ -273,13 +274,13 @@ class Machine:
         """Return where a figure comes from.
 
         That is what `sources` says; else ``"given"``, but for a cost ``"measured"`` if a
-        catalogue has it and ``"default"`` if it is the default.
+        catalogue has it and ``"assumed"`` if it is the default.
 
         Examples
         --------
         >>> machine = Machine.load("i7-6700k")
         >>> machine.source("L1.bandwidth"), machine.source("costs.pack_cycles")
-        ('published', 'default')
+        ('published', 'assumed')
         """
         check_kind(figure, str, "figure", "text", MachineError)
         kind, _, name = figure.partition(".")
@@ -287,7 +288,7 @@ class Machine:
             if measured_costs(self.catalogues, name):
                 return "measured"
             usual = getattr(self.costs, name) == getattr(DEFAULT_COSTS, name)
-            return dict(self.sources).get(figure, "default" if usual else "given")
+            return dict(self.sources).get(figure, "assumed" if usual else "given")
         usual_source: Source = "assumed" if figure in assumed_figures(self.levels) else "given"
         return dict(self.sources).get(figure, usual_source)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
+from tilesolve.machine.model import Machine
 
 
 def line_waste(
@@ -20,6 +21,7 @@ def line_waste(
     known: Mapping[str, int],
     line: int,
     tensors: Sequence[Tensor],
+    ends: float = 0.0,
 ) -> NDArray[np.float64]:
     """Return for each box the bytes that all tensors move in lines over those that they use.
 
@@ -38,6 +40,8 @@ def line_waste(
         Bytes of a line.
     tensors
         Those that count.
+    ends
+        Bytes that each run of C costs beyond its own, see `bytes_at_ends`.
 
     Examples
     --------
@@ -53,7 +57,9 @@ def line_waste(
     for tensor in tensors:
         if any(letter in sides for letter in _trailing_letters(tensor, box)):
             run = run_of(problem, tensor, box)
-            waste = waste + sizes[tensor] / total * run_waste(run, line, problem.itemsize)
+            of_runs = ends if tensor == problem.spec.output else 0.0
+            share = sizes[tensor] / total
+            waste = waste + share * run_waste(run, line, problem.itemsize, of_runs)
     return waste
 
 
@@ -102,15 +108,30 @@ def lines_of(
     return np.unique(places // line)
 
 
-def run_waste(run: Any, line: int, element: int) -> Any:  # noqa: ANN401 - number or array
+def bytes_at_ends(machine: Machine) -> float:
+    """Return the bytes that memory takes by non-temporal stores while a run of C waits at its ends.
+
+    NumPy's arrays begin amid lines, and so do their runs.
+
+    Examples
+    --------
+    >>> round(bytes_at_ends(Machine.load("i7-6700k")))
+    235
+    """
+    memory = machine.memory
+    seconds = memory.part or machine.costs.part_line_seconds
+    return seconds * (memory.stream or memory.bandwidth)
+
+
+def run_waste(run: Any, line: int, element: int, ends: float = 0.0) -> Any:  # noqa: ANN401 - number or array
     """Return the bytes moved in vain with each run of so many bytes, per byte of it.
 
     Runs of whole lines mostly begin on one, others touch most of a line more; and wherever a run
-    ends, the CPU has fetched in vain.
+    ends, the CPU has fetched in vain. No run costs less than so many bytes for its ends.
 
     Examples
     --------
     >>> float(run_waste(64, 64, 8)), float(run_waste(640, 64, 8))
     (1.5, 0.15)
     """
-    return (line + np.where(run % line == 0, line / 2, line - element)) / run
+    return np.maximum(line + np.where(run % line == 0, line / 2, line - element), ends) / run

@@ -44,6 +44,7 @@ def box_letters(
     avoids_aliased_stores: bool = False,
     tlb_pages: float = DEFAULT_COSTS.tlb_pages,
     most: Mapping[str, int] = MappingProxyType({}),
+    ends: float = 0.0,
 ) -> Nest:
     """Return a nest over letters whose boxes are as large as the tiles of a nest over classes.
 
@@ -66,6 +67,8 @@ def box_letters(
         Pages whose addresses a core keeps translated.
     most
         Sides of some letters that no box but the whole problem exceeds.
+    ends
+        Bytes that each run of C costs beyond its own, see `lines.bytes_at_ends`.
 
     Examples
     --------
@@ -77,7 +80,8 @@ def box_letters(
     >>> boxes.bands[0].box
     (('a', 2), ('b', 72), ('c', 1), ('d', 8), ('e', 16), ('f', 16))
     """
-    chosen, depths = _sides_of_bands(problem, fused, nest, line, lanes), _depths(problem, nest)
+    chosen = _sides_of_bands(problem, fused, nest, line, lanes, ends)
+    depths = _depths(problem, nest)
     for sides in chosen[:-1]:
         sides |= {letter: min(side, sides[letter]) for letter, side in most.items()}
     order = {index: innermost_first(problem, letters) for index, letters in fused.groups}
@@ -108,7 +112,7 @@ def _depths(problem: Problem, nest: Nest) -> list[int]:
 
 
 def _sides_of_bands(
-    problem: Problem, fused: Fused, nest: Nest, line: int, lanes: int
+    problem: Problem, fused: Fused, nest: Nest, line: int, lanes: int, ends: float
 ) -> list[dict[str, int]]:
     """Return for each band the sides of its letters."""
     # Where a tile covers a class, the sides of its letters are known before any is decided.
@@ -145,7 +149,7 @@ def _sides_of_bands(
             weight = EDGE_WASTE_POWER if at or index in fused.reduced else 1.0
             whole = {} if at else _whole_blocks(problem, letters, depths, min(lanes, band[index]))
             inner = shape_box(
-                problem, letters, inner, band[index], line, met, weight, chosen[at], whole
+                problem, letters, inner, band[index], line, met, weight, chosen[at], whole, ends
             )
             chosen[at] |= inner
     return chosen
@@ -277,6 +281,7 @@ def shape_box(
     weight: float = 1.0,
     known: Mapping[str, int] = MappingProxyType({}),
     blocks: Mapping[str, int] = MappingProxyType({}),
+    ends: float = 0.0,
 ) -> dict[str, int]:
     """Return the sides of a box of at most so many iterations, around a smaller box.
 
@@ -305,6 +310,8 @@ def shape_box(
         Sides of the tile's letters of other classes, as far as they are decided.
     blocks
         Letters whose sides are 1, or so many at least.
+    ends
+        Bytes that each run of C costs beyond its own.
 
     Examples
     --------
@@ -315,7 +322,7 @@ def shape_box(
     within, decided = tuple(inner[i] for i in letters), tuple(sorted(known.items()))
     least = tuple(blocks.get(i, 1) for i in letters)
     found = _box(
-        problem, tuple(letters), within, size, line, tuple(tensors), weight, decided, least
+        problem, tuple(letters), within, size, line, tuple(tensors), weight, decided, least, ends
     )
     return dict(zip(letters, found, strict=True))
 
@@ -331,6 +338,7 @@ def _box(
     weight: float,
     decided: tuple[tuple[str, int], ...],
     blocks: tuple[int, ...],
+    ends: float,
 ) -> tuple[int, ...]:
     """Return the sides of `shape_box`, kept: one plan's candidates need each about five times."""
     inner, known = dict(zip(letters, within, strict=True)), dict(decided)
@@ -359,7 +367,7 @@ def _box(
             waste = waste * np.ceil(extents[i] / sides[i]) * sides[i] / extents[i]
         waste = waste**weight
         others = {**known, **{i: found[i] for i in letters if i not in some}}
-        waste = waste * line_waste(problem, sides, others, line, tensors)
+        waste = waste * line_waste(problem, sides, others, line, tensors, ends)
         least = waste.min()
         if np.isfinite(least):
             equals = [{i: int(sides[i][at]) for i in some} for at in np.flatnonzero(waste == least)]

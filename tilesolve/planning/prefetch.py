@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import lcm, prod
 
+from tilesolve.constants import policy
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
@@ -40,10 +41,10 @@ def should_prefetch(strides: Mapping[str, int], box: Problem, machine: Machine) 
     if not stays_in_second_cache(strides, box, machine):
         return False
     memory, size = machine.memory, box.itemsize * prod(box.sizes[i] for i in strides)
-    reading, costs = size / (memory.read or memory.bandwidth), machine.costs
+    reading = size / (memory.read or memory.bandwidth)
     return third_cache_feeds(machine) or bool(
-        reading > costs.prefetch_least_share * box.flops / machine.peak(box.dtype)
-        and size >= costs.prefetch_lines_per_page * memory.line * pages_of(strides, box.sizes)
+        reading > policy.PREFETCH_LEAST_SHARE * box.flops / machine.peak(box.dtype)
+        and size >= policy.PREFETCH_LINES_PER_PAGE * memory.line * pages_of(strides, box.sizes)
     )
 
 
@@ -68,11 +69,11 @@ def stays_in_second_cache(strides: Mapping[str, int], box: Problem, machine: Mac
     >>> [stays_in_second_cache(strides, Problem.of("mn-mk-kn", n), machine) for n in (48, 192)]
     [True, False]
     """
-    capacity, costs = _capacity(machine.second_cache), machine.costs
+    capacity = _capacity(machine.second_cache)
     counts = lines_by_place(strides, box.sizes, machine.memory.line)
-    limit = costs.aliased_pages_ratio * max(capacity // PAGE_BYTES, counts.mean())
+    limit = policy.ALIASED_PAGES_RATIO * max(capacity // PAGE_BYTES, counts.mean())
     size = 2 * box.itemsize * prod(box.sizes[i] for i in strides)
-    return bool(counts.max() <= limit) and size <= costs.prefetch_share * capacity
+    return bool(counts.max() <= limit) and size <= machine.costs.prefetch_share * capacity
 
 
 def is_packed_late(problem: Problem, number: int, box: Mapping[str, int], machine: Machine) -> bool:

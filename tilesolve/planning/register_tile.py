@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-import numpy as np
-
 from tilesolve.constants.policy import (
+    FEEDING_RATIO,
     IN_PLACE_LIMIT,
     MOST_CALL_PRODUCTS,
     PASSING_TILES,
@@ -21,7 +20,7 @@ from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, product
 from tilesolve.machine.microkernel import Microkernel, default_microkernel, measured_microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
-from tilesolve.model.lines import lines_of, run_of, run_waste
+from tilesolve.model.lines import bytes_at_ends, run_of, run_waste
 from tilesolve.model.pages import has_aliased_lines, runs_of
 from tilesolve.planning.fitted_tile import fit_tile, lanewise_tile
 from tilesolve.planning.letter_boxes import shape_box
@@ -290,7 +289,7 @@ def _cycles_of_tiles(
     together = panel_columns(problem.dtype, machine.vector_registers)
     nearest = (machine.first_cache.usable or 0) if machine.first_cache else 0
     second = machine.second_cache or machine.memory
-    fed = problem.sum_itemsize * costs.feeding_ratio * machine.frequency
+    fed = problem.sum_itemsize * FEEDING_RATIO * machine.frequency
     fed = fed / (second.read or second.bandwidth)
     all_rows = prod(max(1, problem.sizes[i]) for i in shape.rows)
     steps_of = {(tile.vectors, tile.columns): tile.step for tile in tiles}
@@ -401,23 +400,15 @@ def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> floa
 
     Where aliased stores slow each other down, such boxes go through the caches, and are read
     before; other boxes cost nothing there but for parts of lines. What a longer run has of its last
-    line, the next call completes. Where single lines were measured to be as fast as runs, lines
-    count as a run of as many as there are different ones modulo a few.
+    line, the next call completes.
     """
-    strides, memory, costs = problem.strides(0), machine.memory, machine.costs
-    line = memory.line
+    strides, line = problem.strides(0), machine.memory.line
     if machine.avoids_aliased_stores(problem.dtype):
         size = prod(sides.values()) * problem.itemsize
         run = size / runs_of(strides, sides, problem.itemsize)
         return max(0.0, line / run - 1) + stores_alias(problem, machine, strides, sides)
     run = run_of(problem, problem.spec.output, sides)
-    steps = [stride for stride in strides.values() if stride != problem.itemsize]
-    whole = run % line == 0 and not any(stride % line for stride in steps)
-    least = costs.scattered_line_share * (memory.stream or memory.bandwidth)
-    if whole and (memory.lines or 0.0) >= least:
-        lines = lines_of(problem, 0, {**dict.fromkeys(strides, 1), **sides}, line)
-        run = max(run, line * len(np.unique(lines % int(costs.aliased_store_lines))))
-    return float(run_waste(run, line, problem.itemsize))
+    return float(run_waste(run, line, problem.itemsize, bytes_at_ends(machine)))
 
 
 def _cut(

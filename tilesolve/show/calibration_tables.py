@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilesolve.calibration.calibrate import Calibration
 from tilesolve.kernels.microkernel_costs import Catalogue
+from tilesolve.machine.costs import COST_NAMES
 from tilesolve.machine.model import Machine
 from tilesolve.show.machine_tables import describe_wait
 from tilesolve.system.tables import Table
@@ -35,7 +36,7 @@ SUMS = (24, 256)
 
 
 def list_calibration_tables(calibration: Calibration) -> list[Table]:
-    """Return a calibration's levels and its arithmetic peaks, per second and per cycle.
+    """Return a calibration's levels, its arithmetic peaks per second and per cycle, and its costs.
 
     An assumed figure has a question mark. The best round counts; the spread says how far the
     median one stays behind it.
@@ -44,7 +45,7 @@ def list_calibration_tables(calibration: Calibration) -> list[Table]:
     --------
     >>> machine = Machine.load("i7-6700k")
     >>> [len(part.rows) for part in list_calibration_tables(Calibration(machine, (), (), (), 0.0))]
-    [4, 2]
+    [4, 2, 0]
     """
     machine = calibration.machine
     spreads = {p.name: f"{p.spread:.1%}" for p in calibration.plateaus if p.samples}
@@ -83,7 +84,26 @@ def list_calibration_tables(calibration: Calibration) -> list[Table]:
     return [
         Table(f"Machine {machine.name}", LEVEL_COLUMNS, levels, caption=lines if apart else ""),
         Table("Arithmetic peak", PEAK_COLUMNS, peaks, caption=clock),
+        _cost_table(calibration),
     ]
+
+
+def _cost_table(calibration: Calibration) -> Table:
+    """Return what was measured of the costs that plans count with, and how many are assumed."""
+    machine = calibration.machine
+    rows = [
+        (
+            one.figure.removeprefix("costs."),
+            f"{one.value:.4g}",
+            f"{one.spread:.1%}",
+            f"refused: {one.fault}" if one.fault else "measured",
+        )
+        for one in calibration.costs
+    ]
+    others = [name for name in COST_NAMES if machine.source(f"costs.{name}") == "assumed"]
+    columns = {"cost": "left", "value": "right", "spread": "right", "source": "left"}
+    caption = f"{len(others)} of {len(COST_NAMES)} costs are assumed: see 'tilesolve machine'"
+    return Table("Costs", columns, rows, caption=caption)
 
 
 def _doubt(machine: Machine, figure: str) -> str:

@@ -250,15 +250,18 @@ def _machine() -> Iterable[Row]:
     for fact in machine_facts(machine):
         yield Row(*fact)
     yield from _costs(machine)
+    if refused := [figure for figure, source in machine.sources if source == "refused"]:
+        mend = "measure again while nothing else runs: tilesolve calibrate"
+        yield Row("no measurements", f"{', '.join(refused)}: defaults hold", "refused", mend)
 
 
 def _costs(machine: Machine) -> Iterable[Row]:
-    """Count the costs, and name those that are not the default."""
+    """Count the costs that nothing measured, and name the others."""
     known = describe_costs(machine.costs)
     sources = {cost.name: machine.source(f"costs.{cost.name}") for cost in known}
-    others = [cost for cost in known if sources[cost.name] != "default"]
+    others = [cost for cost in known if sources[cost.name] not in ("assumed", "refused")]
     count = len(known) - len(others)
-    yield Row("costs", f"{count} of {len(known)} by default", "see 'tilesolve machine'")
+    yield Row("costs", f"{count} of {len(known)} assumed", "see 'tilesolve machine'")
     for cost in others:
         name = cost.name.replace("_", " ")
         yield Row(name, f"{cost_text(machine, cost)} {cost.unit}", sources[cost.name])

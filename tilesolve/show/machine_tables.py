@@ -117,7 +117,7 @@ def machine_dict(machine: Machine) -> dict[str, Any]:
     Examples
     --------
     >>> machine_dict(Machine.load("i7-6700k"))["costs"]["pack_cycles"]["source"]
-    'default'
+    'assumed'
     """
     costs = {
         cost.name: {

@@ -20,6 +20,7 @@ from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
+from tilesolve.model.lines import bytes_at_ends
 from tilesolve.model.price import compute_price
 from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.strategy import alternatives
@@ -168,6 +169,7 @@ def change_tiles(
         vectors,
         avoids_aliased_stores=aliased,
         tlb_pages=machine.costs.tlb_pages,
+        ends=bytes_at_ends(machine) if with_copies.output == "stream" else 0.0,
     )
     nearest, nest = tuple(nearest_tile(nest).items()), Runner.of(share, machine).form(nest)
     cost = compute_price(share, nest, machine, microkernel=best.microkernel, threads=best.threads)

@@ -7,6 +7,7 @@ from functools import cache
 from math import inf
 from typing import Self
 
+from tilesolve.constants import policy
 from tilesolve.machine.costs import DEFAULT_COSTS, Costs
 from tilesolve.machine.model import Machine
 from tilesolve.packing.sizes import LINE_BYTES
@@ -56,8 +57,8 @@ class Limits:
     @classmethod
     def of(cls, machine: Machine) -> Self:
         """Return those of a machine, which need not have caches."""
-        costs, near_l3 = machine.costs, third_cache_feeds(machine)
-        share = costs.transpose_near_share if near_l3 else costs.transpose_last_share
+        near_l3 = third_cache_feeds(machine)
+        share = policy.TRANSPOSE_NEAR_SHARE if near_l3 else policy.TRANSPOSE_LAST_SHARE
         last_cache_bytes = int(share * machine.last_cache_bytes)
         private = [cache for cache in (machine.first_cache, machine.second_cache) if cache]
         way_bytes, ways = LINE_BYTES, inf
@@ -71,7 +72,7 @@ class Limits:
             last_cache_bytes=last_cache_bytes,
             way_bytes=way_bytes,
             ways=ways,
-            costs=costs,
+            costs=machine.costs,
         )
 
 

@@ -12,6 +12,7 @@ from math import prod
 
 import numpy as np
 
+from tilesolve.constants import policy
 from tilesolve.kernels.ir.transpose_blocks import BLOCK_SIDES
 from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES
 from tilesolve.transposes.limits import Limits
@@ -208,7 +209,7 @@ def _block_sides(element: int, limits: Limits, step: int, *, whole: bool) -> tup
     """
     *sides, least = BLOCK_SIDES.get(element, (0,))
     held = [side for side in sides if side * side * element <= limits.register_bytes]
-    lines = int(limits.costs.transpose_block_lines)
+    lines = policy.TRANSPOSE_BLOCK_LINES
     aliased = bool(held) and held[0] * min(step % PAGE_BYTES, -step % PAGE_BYTES) <= LINE_BYTES
     if aliased and not whole and lines in held[1:]:
         held = held[held.index(lines) :]

@@ -11,7 +11,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from tilesolve.constants.policy import TRANSPOSE_GROUP_GAIN
+from tilesolve.constants import policy
 from tilesolve.constants.tuning import (
     MAX_TRANSPOSED_ROWS,
     MIN_NON_TEMPORAL_BYTES,
@@ -147,7 +147,7 @@ class Staging:
         others = [at for at in range(len(axes)) if at not in (*run, rows)]
         others.sort(key=lambda at: abs(axes[at].source_step), reverse=True)
         high = axes[rows].tile
-        group = -(-high // max(1, round(high * element / limits.costs.transpose_group_bytes)))
+        group = -(-high // max(1, round(high * element / policy.TRANSPOSE_GROUP_BYTES)))
         steps = tuple(axis.target_step for axis in axes)
         prefetches_rows = _lines_per_way(axes, run, limits) <= 1
         return cls(steps, (0, 0), tuple(others), (rows,), group, prefetches_rows, 0)
@@ -222,18 +222,17 @@ def cut_tiles(
     >>> [axis.tile for axis in axes], staging.nbytes
     ([40, 50], 0)
     """
-    costs = limits.costs
-    run_bytes = int(costs.transpose_run_bytes)
+    run_bytes = policy.TRANSPOSE_RUN_BYTES
     total = element * prod(axis.extent for axis in axes)
-    tile_bytes = min(int(costs.transpose_tile_bytes), total // threads)
+    tile_bytes = min(policy.TRANSPOSE_TILE_BYTES, total // threads)
     if whole:  # what is not whole lines of columns would end amid a block
         return _cut_whole_lines(element, axes, rows, limits, tile_bytes)
-    least = int(costs.transpose_element_bytes)
+    least = policy.TRANSPOSE_ELEMENT_BYTES
     if element % MIN_NON_TEMPORAL_BYTES:  # it ends amid what a non-temporal store writes
         least *= 2
     if axes[-1].target_step == element < least and not (held and _is_spread(element, axes, rows)):
         rows_per_line = -(-LINE_BYTES // element)
-        longest = int(costs.transpose_source_bytes) // rows_per_line
+        longest = policy.TRANSPOSE_SOURCE_BYTES // rows_per_line
         longest = min(run_bytes, max(run_bytes // 4, longest))
         for length in (longest, longest // 2):  # the shorter one where the source's lines conflict
             tiled = _tiled(element, axes, length, tile_bytes)
@@ -251,11 +250,11 @@ def _cut_whole_lines(
     element: int, axes: Sequence[WalkAxis], rows: int, limits: Limits, tile_bytes: int
 ) -> tuple[list[WalkAxis], Staging]:
     """Return tiles of whole lines, with runs so short that a cache holds their source."""
-    length = max(LINE_BYTES, int(limits.costs.transpose_run_bytes) // 2)
+    length = max(LINE_BYTES, policy.TRANSPOSE_RUN_BYTES // 2)
     while True:
         tiled = _tiled(element, axes, length, tile_bytes, whole=True)
         conflicts = _lines_per_way(tiled, _line_axes(tiled, element, rows, limits), limits)
-        if length <= LINE_BYTES or conflicts <= limits.costs.transpose_aliased_lines:
+        if length <= LINE_BYTES or conflicts <= policy.TRANSPOSE_ALIASED_LINES:
             return tiled, Staging.of_whole_lines(tiled, element, rows, limits)
         length //= 2
 
@@ -312,7 +311,7 @@ def _run(
 
     Those with the longest steps in the source come first.
     """
-    longest = limits.costs.transpose_long_run_bytes
+    longest = policy.TRANSPOSE_LONG_RUN_BYTES
     steps, step, run = [0] * len(axes), element, (0, 0)
     others = list(range(len(axes)))
     while others and axes[others[-1]].target_step == step:
@@ -349,7 +348,7 @@ def _rows_at_once(element: int, total: int, step: int, limits: Limits, *, confli
         if line > limits.ways:
             return MAX_TRANSPOSED_ROWS
         return min(MAX_TRANSPOSED_ROWS, max(line, TRANSPOSE_PREFETCH_BYTES // element))
-    held = int(limits.costs.transpose_staging_bytes) // step // line * line
+    held = policy.TRANSPOSE_STAGING_BYTES // step // line * line
     group = min(MAX_TRANSPOSED_ROWS, max(line, held))
     if total % line == 0 or total <= group:
         return min(group, total)
@@ -358,7 +357,7 @@ def _rows_at_once(element: int, total: int, step: int, limits: Limits, *, confli
         rows: _row_work(element, total, rows, limits)
         for rows in range(group, min(2 * group, total) + 1)
     }
-    least = TRANSPOSE_GROUP_GAIN * min(work.values())
+    least = policy.TRANSPOSE_GROUP_GAIN * min(work.values())
     return min(MAX_TRANSPOSED_ROWS, next(rows for rows, taken in work.items() if taken <= least))
 
 
@@ -383,7 +382,7 @@ def _line_axes(axes: Sequence[WalkAxis], element: int, rows: int, limits: Limits
 
     Longer runs gain nothing, as each line is stored at once.
     """
-    longest = int(limits.costs.transpose_run_bytes) // 4
+    longest = policy.TRANSPOSE_RUN_BYTES // 4
     others, run = [at for at in range(len(axes) - 1) if at != rows], [len(axes) - 1]
     length = element * axes[-1].tile
     while others and axes[others[-1]].target_step == length < longest:

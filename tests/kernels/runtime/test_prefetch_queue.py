@@ -13,7 +13,7 @@ from strategies import problems, specs, unshrunk
 
 import tilesolve
 from tilesolve import Level, Machine, Problem
-from tilesolve.constants import tuning
+from tilesolve.constants import policy, tuning
 from tilesolve.constants.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.kernels.codegen import pack, shape
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
@@ -282,9 +282,8 @@ def test_lines_that_push_each_other_out_are_not_asked_for(monkeypatch):
         later = [(wanted, asked) for side, wanted, asked, tiles in packs if tiles and wanted]
         assert later
         assert not any(asked for _, asked in later)
-    costs = replace(DEFAULT_COSTS, aliased_pages_ratio=16.0)
-    roomy = machine.replace(levels=(*caches, fast, levels[3]), costs=costs)
-    packs, *_ = watched(problem, roomy)
+    monkeypatch.setattr(policy, "ALIASED_PAGES_RATIO", 16.0)
+    packs, *_ = watched(problem, machine.replace(levels=(*caches, fast, levels[3])))
     assert any(asked for *_, asked, tiles in packs if tiles)
 
 

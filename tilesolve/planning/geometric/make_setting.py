@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
-from tilesolve.constants.policy import RUN_BYTES, SCATTERED_WRITE_SHARE, TRANSPOSED_RUN_BYTES
+from tilesolve.constants.policy import (
+    FEEDING_RATIO,
+    RUN_BYTES,
+    SCATTERED_WRITE_SHARE,
+    TRANSPOSED_RUN_BYTES,
+)
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
@@ -16,6 +21,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.copies import repeats_elements
 from tilesolve.model.fused import Fused, fuse
 from tilesolve.model.level_view import LevelView
+from tilesolve.model.lines import bytes_at_ends
 from tilesolve.model.nest import CopyKind, Output
 from tilesolve.model.price import core_rates, list_levels
 from tilesolve.planning.geometric.integers import trivial_tilings
@@ -143,7 +149,7 @@ def satisfiable(setting: Setting) -> bool:
 def _writes_long(problem: Problem, machine: Machine) -> bool:
     """Return whether writing C line by line would take a fair share of the arithmetic's time."""
     memory = machine.memory
-    slow = machine.costs.scattered_store_slowdown * problem.bytes[0]
+    slow = problem.bytes[0] * (1 + bytes_at_ends(machine) / memory.line)
     computed = problem.flops / machine.peak(problem.dtype)
     return slow / (memory.stream or memory.bandwidth) > SCATTERED_WRITE_SHARE * computed
 
@@ -174,11 +180,11 @@ def _tiled_stores(
     gains nothing. To fit there it would cut the sum short, and calls cost more than that. See
     ``docs/decisions/021-register-tiles.md``.
     """
-    places: Sequence[LevelView] = list_levels(machine, threads)
+    places: Sequence[LevelView] = list_levels(machine, threads, output)
     rows, columns, costs = microkernel.rows, microkernel.columns, machine.costs
     seconds = 2 * rows * columns / core_rates(machine, share.dtype, microkernel, threads)[0]
     needed = (rows + columns) * share.sum_itemsize / seconds
-    if len(places) > 2 and places[1].bandwidth >= costs.feeding_ratio * needed:
+    if len(places) > 2 and places[1].bandwidth >= FEEDING_RATIO * needed:
         fed = places[1]
         registers = replace(places[0], server=fed.server, bandwidth=fed.bandwidth, read=fed.read)
         places = (registers, *places[2:])

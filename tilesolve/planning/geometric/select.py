@@ -20,6 +20,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import touched_bytes
+from tilesolve.model.lines import bytes_at_ends
 from tilesolve.model.nest import CopyKind, Nest
 from tilesolve.model.price import Price, compute_price
 from tilesolve.model.score import score_price, score_times
@@ -281,6 +282,7 @@ def choose_copies(
             avoids_aliased_stores=machine.avoids_aliased_stores(share.dtype),
             tlb_pages=machine.costs.tlb_pages,
             most=most,
+            ends=bytes_at_ends(machine) if tiles.output == "stream" else 0.0,
         )
         if packed != tiles.packed and not is_cheap_in_place(share, candidate, machine):
             continue

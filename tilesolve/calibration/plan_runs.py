@@ -1,0 +1,232 @@
+"""Costs measured by running plans: what the price charges, solved for in what plans take.
+
+Plans are those of the computer as it is detected, with defaults of all costs, so that what was
+measured before decides nothing. Each has a price, which says how often a cost is charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import cycle
+from time import perf_counter
+from typing import Any
+
+from tilesolve.calibration.staircase import capacity_of
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine.model import Machine
+
+ROUNDS = 20
+"""Times that plans are timed in turns; the fastest of each counts, as others were disturbed."""
+
+PACKINGS = 2
+"""Runs in which packing is timed; the fastest counts."""
+
+RUN_SECONDS = 1e-4
+"""Seconds of calls, about, that are timed together."""
+
+PLACES, PLACE_BYTES = 8, 37 * 64
+"""Places of C, and bytes between them: 4 KiB aliasing of C with a micro-panel makes loads wait."""
+
+FAR_RATIO, NEAR_RATIO = 2.0, 0.5
+"""Bytes of all tensors: to the last cache, so that they come from memory, and to the second one, so
+that they stay there."""
+
+SHORT_SUM, LONG_SUM = 8, 24
+"""Lengths of two sums: what a call costs beside its steps is where the line through them begins."""
+
+FEW_TILES, MANY_TILES = 48, 120
+"""Sides of C for these: what a call of Python costs is in both."""
+
+LANES, LANE_SIDES = 16, 16
+"""Batches, and rows and columns, of a product of vectors by vectors in the first cache."""
+
+EPILOGUES = ("relu", " ".join(["relu"] * 5))
+"""Epilogues of one step and of five."""
+
+WINDOWED = "nkhw-nc[h+r][w+s]-kcrs"
+WINDOWED_SIZES = {"n": 1, "k": 32, "h": 28, "w": 28, "c": 32, "r": 3, "s": 3}
+"""A layer whose windows are copied."""
+
+
+class PlanRuns:
+    """Plans of this computer, each with arrays of its own.
+
+    Parameters
+    ----------
+    frequency, peak
+        Cycles, and flops of float64, in a second.
+    limit
+        Bytes that the tensors of a plan may take.
+    """
+
+    def __init__(self, frequency: float, peak: float, limit: int) -> None:
+        self.frequency, self.peak, self._limit = frequency, peak, limit
+        self._machine = Machine.detect()
+        self.ready = cache(self._ready)
+
+    def _ready(self, problem: Problem, **options: Any) -> PlanRun | None:  # noqa: ANN401 - of `plan`
+        """Return a plan that has run once; None where memory does not suffice."""
+        if sum(problem.bytes) > self._limit:
+            return None
+        return PlanRun(problem, self._machine, options)
+
+    def sizes(self, text: str, ratio: float, level: int) -> Problem | None:
+        """Return a contraction whose tensors take a share of a cache; None without that cache."""
+        caches = self._machine.caches
+        if len(caches) <= level:
+            return None
+        room = ratio * capacity_of(caches[level])
+        extents = range(4, 1 << 16)
+        most = next(n for n in extents if sum(Problem.of(text, n + 1).bytes) > room)
+        return Problem.of(text, most)
+
+
+class PlanRun:
+    """A plan of one thread, its arrays, and how to run it."""
+
+    def __init__(self, problem: Problem, machine: Machine, options: dict[str, Any]) -> None:
+        from tilesolve.packing.buffers import allocate_pages
+        from tilesolve.plans.plan import plan
+
+        self.plan = plan(problem, machine=machine, threads=1, cache=False, **options)
+        places = range(0, PLACES * PLACE_BYTES, PLACE_BYTES)
+        block = allocate_pages(problem.bytes[0] + places[-1])
+        outs = cycle(
+            block[at : at + problem.bytes[0]].view(problem.dtype).reshape(problem.shape(0))
+            for at in places
+        )
+        operands: list[Any] = [
+            allocate_pages(problem.bytes[at]).view(problem.dtype).reshape(problem.shape(at))
+            for at in (1, 2)
+        ]
+        for array in (block.view(problem.dtype), *operands):
+            array[...] = 1
+        if constant := options.get("constant"):
+            operands = [
+                self.plan.prepare(x, name) if name == constant else x
+                for name, x in zip("AB", operands, strict=True)
+            ]
+        self.run: Callable[[], object] = lambda: self.plan(*operands, out=next(outs))
+        for _ in places:
+            self.run()
+        begin = perf_counter()
+        self.run()
+        self._count = max(1, round(RUN_SECONDS / (perf_counter() - begin)))
+
+    def seconds(self) -> float:
+        """Return the seconds of a call, as the mean of a few."""
+        begin = perf_counter()
+        for _ in range(self._count):
+            self.run()
+        return (perf_counter() - begin) / self._count
+
+    def packing(self) -> float:
+        """Return the seconds of packing in a call, in the fastest of some runs."""
+        from tilesolve.running.packing_time import time_packing
+
+        return min(time_packing(self.plan.executor, self.run) for _ in range(PACKINGS))
+
+
+def fastest(*plans: PlanRun) -> list[float]:
+    """Return the seconds of a call of some plans, each in the fastest of rounds in turns."""
+    taken = [[one.seconds() for one in plans] for _ in range(ROUNDS)]
+    return [min(times) for times in zip(*taken, strict=True)]
+
+
+Measure = Callable[[], float]
+
+
+def make_pack_probe(runs: PlanRuns) -> Measure | None:
+    """Return what measures the cycles of packing an element that comes from memory."""
+    return _packing(runs, "abcd-dbea-ec", FAR_RATIO, -1)
+
+
+def make_near_probe(runs: PlanRuns) -> Measure | None:
+    """Return what measures the share of it that packing takes where the second cache has all."""
+    near, far = _packing(runs, "mn-mk-nk", NEAR_RATIO, 1), make_pack_probe(runs)
+    return None if near is None or far is None else lambda: near() / far()
+
+
+def _packing(runs: PlanRuns, text: str, ratio: float, level: int) -> Measure | None:
+    """Return what measures cycles of packing an element in a contraction of some size."""
+    problem = runs.sizes(text, ratio, level)
+    found = problem and runs.ready(problem)
+    packed = sum(found.plan.price.packed) if found else 0.0
+    if not found or not packed:
+        return None
+    return lambda: found.packing() * runs.frequency / packed
+
+
+def make_window_probe(runs: PlanRuns) -> Measure | None:
+    """Return what measures the cycles of copying an element of windows."""
+    found = runs.ready(Problem.of(WINDOWED, WINDOWED_SIZES), constant="B")
+    if not found or found.plan.nest.kind(0) != "windows":
+        return None
+    copied = found.plan.price.packed[0]
+    return lambda: found.packing() * runs.frequency / copied
+
+
+def make_lanewise_probe(runs: PlanRuns) -> Measure | None:
+    """Return what measures how much longer steps take where vectors multiply vectors."""
+    sizes = {"m": LANE_SIDES, "n": LANE_SIDES, "z": LANES}
+    pair = [runs.ready(Problem.of("mnz-mkz-knz", sizes | {"k": k})) for k in (SHORT_SUM, LONG_SUM)]
+    if not all(pair):
+        return None
+    short, long = pair
+    flops = long.plan.problem.flops - short.plan.problem.flops
+
+    def measure() -> float:
+        less, more = fastest(short, long)
+        return (more - less) * runs.peak / flops
+
+    return measure
+
+
+def make_epilogue_probe(runs: PlanRuns) -> Measure | None:
+    """Return what measures the cycles of a step of an epilogue on an element of C."""
+    problem = Problem.of("mn-mk-kn", {"m": MANY_TILES, "n": MANY_TILES, "k": SHORT_SUM})
+    one, more = (runs.ready(problem, epilogue=text) for text in EPILOGUES)
+    if not one or not more:
+        return None
+    steps = 4 * MANY_TILES**2
+
+    def measure() -> float:
+        short, long = fastest(one, more)
+        return (long - short) * runs.frequency / steps
+
+    return measure
+
+
+def make_call_probe(runs: PlanRuns) -> Measure | None:
+    """Return what measures the cycles of a call besides its arithmetic."""
+    return _beginning(runs)
+
+
+def make_accumulate_probe(runs: PlanRuns) -> Measure | None:
+    """Return what measures the cycles of a call that adds to C, besides its arithmetic."""
+    return _beginning(runs, accumulate=True)
+
+
+def _beginning(runs: PlanRuns, **options: bool) -> Measure | None:
+    """Return what measures where the line through the times of two sums begins, in cycles a call.
+
+    The difference between many calls and few is what counts.
+    """
+    found = {
+        (side, k): runs.ready(Problem.of("mn-mk-kn", {"m": side, "n": side, "k": k}), **options)
+        for side in (FEW_TILES, MANY_TILES)
+        for k in (SHORT_SUM, LONG_SUM)
+    }
+    if not all(found.values()):
+        return None
+    few, many = (found[side, SHORT_SUM].plan.price.calls for side in (FEW_TILES, MANY_TILES))
+
+    def measure() -> float:
+        taken = zip(found.items(), fastest(*found.values()), strict=True)
+        spent = {at: seconds - one.packing() for (at, one), seconds in taken}
+        short, long = (spent[MANY_TILES, k] - spent[FEW_TILES, k] for k in (SHORT_SUM, LONG_SUM))
+        begins = short - (long - short) * SHORT_SUM / (LONG_SUM - SHORT_SUM)
+        return begins * runs.frequency / (many - few)
+
+    return measure
