@@ -145,6 +145,8 @@ def test_usable_is_the_effective_share():
         ("start", 0.0),
         ("start", -1e-9),
         ("start", "soon"),
+        ("part", 0.0),
+        ("part", float("nan")),
         ("ahead", 0),
         ("fetched", 2.0),
     ],
@@ -459,9 +461,9 @@ def test_strides_that_older_files_have_are_left_out():
 def test_files_from_before_runs_were_timed_are_read():
     """Levels have no start then, and what hardware prefetches is assumed."""
     text = sample().to_toml()
-    assert not re.search("start|ahead|fetched", text)
+    assert not re.search("start|part|ahead|fetched", text)
     machine = Machine.from_toml(text.replace("threads_per_core = 2\n", ""))
     assert machine.threads_per_core == 1
     for level in machine.levels:
-        assert (level.start, level.ahead, level.fetched) == (None, 20, 2)
+        assert (level.start, level.part, level.ahead, level.fetched) == (None, None, 20, 2)
         assert machine.source(f"{level.name}.fetched") == "assumed"

@@ -102,9 +102,11 @@ def test_a_batch_of_a_machine_with_one_level_measured_by_all_cores():
 
 @pytest.mark.parametrize("name", ["L1", "L2", "L3", "memory"])
 def test_a_level_of_another_speed_has_all_of_it(name):
-    """Loads alone and streaming stores gain what the bandwidth does; other levels nothing."""
+    """Loads alone, streaming stores and parts of lines gain as the bandwidth; others nothing."""
     levels = tuple(
-        replace(level, bandwidth=rate, bandwidth_all=3 * rate, read=2 * rate, stream=rate / 2)
+        replace(
+            level, bandwidth=rate, bandwidth_all=3 * rate, read=2 * rate, stream=rate / 2, part=3e-9
+        )
         for level, rate in zip(MACHINE.levels, (8e10, 4e10, 2e10, 1e10), strict=True)
     )
     slower = scale_figures(MACHINE.replace(levels=levels), {f"{name.lower()}_bandwidth": 0.75})
@@ -115,6 +117,6 @@ def test_a_level_of_another_speed_has_all_of_it(name):
             found = after.bandwidth, after.bandwidth_all, after.read, after.stream
             rate = 0.75 * before.bandwidth
             assert found == (rate, 3 * rate, 2 * rate, rate / 2)
-            assert replace(after, bandwidth=1, bandwidth_all=1, read=1, stream=1) == (
-                replace(before, bandwidth=1, bandwidth_all=1, read=1, stream=1)
-            )
+            assert after.part == pytest.approx(3e-9 / 0.75)
+            alike = dict.fromkeys(("bandwidth", "bandwidth_all", "read", "stream", "part"), 1)
+            assert replace(after, **alike) == replace(before, **alike)

@@ -183,6 +183,7 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
         "bandwidth_all": 93e9,
         "inclusive": False,
         "start": 2.5e-9,
+        "part": 8.5e-9,
     }
     changed = type(level)(level.name, level.capacity, level.bandwidth, 64, 8, 3, **dict(figures))
     sources = [(f"L1.{name}", "measured") for name in (*figures, "bandwidth")]
@@ -201,6 +202,7 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
         "victim cache",
         "of single lines 94",
         "a run starts in 2.5 ns",
+        "a run amid lines costs 8.5 ns",
     ):
         assert text in texts["measured"]
     assert "32 KiB, lines of 64 B, 8 ways, shared by 3" in texts["given"]

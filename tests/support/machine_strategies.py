@@ -29,6 +29,7 @@ def levels_of(draw: st.DrawFn, name: str, bandwidth: float) -> Level:
         lines=draw(st.none() | rates),
         bandwidth_all=draw(st.none() | rates),
         start=draw(st.none() | st.floats(1e-12, 1e-6)),
+        part=draw(st.none() | st.floats(1e-12, 1e-6)),
         ahead=draw(st.integers(1, 64)),
         fetched=draw(st.integers(1, 4)),
     )

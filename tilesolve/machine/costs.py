@@ -108,6 +108,9 @@ class Costs:
     # Memory
     page_visit_seconds: float = _cost(15e-9, "s/visit", "going to another page of an operand")
     tlb_pages: float = _cost(2048.0, "pages", "pages that a core's TLB holds", least=1.0)
+    part_line_seconds: float = _cost(
+        8e-9, "s/run", "run of C amid lines whose end lines are completed later, beyond its bytes"
+    )
     scattered_store_slowdown: float = _slowdown(
         2.5, "non-temporal stores of single lines, beside lines in order"
     )

@@ -63,6 +63,9 @@ class Level:
     start
         Seconds that a run of lines side by side takes beyond the time of its lines; None if
         not known. Where hardware prefetches, its first line waits.
+    part
+        Seconds that a run of C takes beyond its bytes at `stream`, where it begins and ends amid
+        lines and its end lines are completed later; None if not measured.
     ahead, fetched
         Lines up to which hardware prefetches ahead, and lines that it fetches for an access.
 
@@ -86,6 +89,7 @@ class Level:
     bandwidth_all: float | None = None
     latency: float | None = None
     start: float | None = None
+    part: float | None = None
     ahead: int = 20
     fetched: int = 2
 
@@ -99,7 +103,7 @@ class Level:
         for field in ("capacity", "ways"):
             if getattr(self, field) is not None:
                 check_count(where, field, getattr(self, field))
-        for field in ("latency", "start"):
+        for field in ("latency", "start", "part"):
             if getattr(self, field) is not None:
                 check_positive(where, field, getattr(self, field))
         for field in ("line", "shared_by", "ahead", "fetched"):
@@ -121,7 +125,7 @@ class Level:
         return None if self.capacity is None else int(self.capacity * self.effective)
 
     def scale_rates(self, factor: float) -> Self:
-        """Return the level with all its bandwidths multiplied.
+        """Return the level with all its bandwidths multiplied, and what a part of a line costs.
 
         Examples
         --------
@@ -131,7 +135,8 @@ class Level:
         """
         check_factor(factor, f"factor of level {self.name!r}", MachineError)
         rates = {name: getattr(self, name) for name in _RATES}
-        return replace(self, **{name: rate and rate * factor for name, rate in rates.items()})
+        scaled = {name: rate and rate * factor for name, rate in rates.items()}
+        return replace(self, **scaled, part=self.part and self.part / factor)
 
 
 def assumed_figures(levels: Sequence[Level]) -> frozenset[str]:

@@ -284,6 +284,7 @@ def _figures(machine: Machine, level: Level) -> dict[str, list[str]]:
         "bandwidth_all": moved("all cores", level.bandwidth_all),
         "latency": f"latency {format_duration(level.latency)}" if level.latency else "",
         "start": f"a run starts in {format_duration(level.start)}" if level.start else "",
+        "part": f"a run amid lines costs {format_duration(level.part)}" if level.part else "",
         "ahead": f"{level.ahead} lines fetched ahead at most" if level.capacity else "",
         "fetched": f"{level.fetched} for each access" if level.capacity else "",
     }

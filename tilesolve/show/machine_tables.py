@@ -41,7 +41,7 @@ def list_machine_tables(machine: Machine) -> list[Table]:
         "bandwidth_all": "all cores",
     }
     known = [kind for kind in kinds if any(getattr(level, kind) for level in machine.levels)]
-    waits = {"latency": "latency", "start": "start of a run"}
+    waits = {"latency": "latency", "start": "start of a run", "part": "run amid lines"}
     timed = [kind for kind in waits if any(getattr(level, kind) for level in machine.levels)]
     rates = [
         (
