@@ -224,8 +224,8 @@ class Solution:
 
     @property
     def seconds(self) -> float:
-        """The predicted time."""
-        return self.cost.seconds
+        """The predicted time: the score, which is the least that was found."""
+        return self.score
 
     @property
     def score(self) -> float:
@@ -234,7 +234,7 @@ class Solution:
 
     @property
     def waiting(self) -> float:
-        """Seconds that are waited: at the ends of runs in memory, for late lines, and for stores."""
+        """Seconds lost at the ends of runs in memory, for late lines, and for stores of C."""
         priced = self.share, self.nest, self.cost, self.machine
         return waiting_seconds(*priced, dict(self.nearest)) + store_seconds(*priced)
 
