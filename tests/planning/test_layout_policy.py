@@ -80,10 +80,10 @@ def test_the_fastest_solution_of_a_strategy_is_taken(monkeypatch):
     """Of equally fast ones the first; of the strategy that is asked for."""
     problem = Problem.of("mn-mk-kn", 64)
     usual = solve(problem, MACHINE, 1, Demand())
-    slower = replace(usual, cost=replace(usual.cost, compute=2 * usual.seconds))
+    slower = replace(usual, cost=replace(usual.cost, compute=2 * usual.cost.seconds))
     faster_cost = replace(
         usual.cost,
-        compute=usual.seconds / 2,
+        compute=usual.cost.seconds / 2,
         levels=tuple(replace(level, seconds=0.0) for level in usual.cost.levels),
     )
     faster = replace(usual, cost=faster_cost)

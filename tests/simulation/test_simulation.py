@@ -438,4 +438,4 @@ def test_a_batch_is_a_call_of_its_own(spec):
     machine = found.machine
     written = found.nest.scattered * found.price.level("L1").moved[0] / 8
     apart = written * machine.costs.scattered_store_cycles / machine.frequency
-    assert found.seconds - apart < 1.1 * found.search.integral
+    assert found.price.seconds - apart < 1.1 * found.search.integral

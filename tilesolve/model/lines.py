@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.machine.model import Machine
+from tilesolve.model.access import Access, Box
 
 
 def line_waste(
@@ -85,6 +86,27 @@ def run_of(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> Any:  
     for letter in _trailing_letters(tensor, sides):
         run = run * np.where(whole, np.maximum(1, sides[letter]), 1)
         whole = whole & (sides[letter] >= problem.sizes[letter])
+    return run
+
+
+def run_touched(access: Access, box: Box) -> float:
+    """Return the bytes of an array that lie side by side in what a box touches of it.
+
+    Windows that overlap are one run, and so is what lies between those that do not.
+
+    Examples
+    --------
+    >>> from tilesolve.model.access import accesses_of
+    >>> image = accesses_of(Problem.of("hk-[2h+r]-rk", "h=8,r=3,k=10"))[1]
+    >>> run_touched(image, {"h": 4, "r": 3, "k": 10})
+    72.0
+    """
+    run = float(access.element)
+    for axis, extent in zip(reversed(access.axes), reversed(access.shape), strict=True):
+        reach = min(axis.reach(box), extent)
+        run *= max(1, reach)
+        if reach < extent:
+            break
     return run
 
 

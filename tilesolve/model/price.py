@@ -99,7 +99,7 @@ class Price:
 
     @property
     def seconds(self) -> float:
-        """The predicted time: that of the slowest level, compute included (Eq. 3)."""
+        """The time of the slowest level, compute included (Eq. 3)."""
         return max(self.compute, *(level.seconds for level in self.levels))
 
     @property

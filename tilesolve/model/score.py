@@ -17,7 +17,7 @@ from tilesolve.model.price import Price
 def score_price(price: Price, overlap: float, waiting: float = 0.0) -> float:
     """Return the seconds that a price is compared by.
 
-    They are no less than the predicted time, which is that of the slowest level alone.
+    They are what it is predicted to take, and no less than the slowest level takes alone.
 
     Parameters
     ----------

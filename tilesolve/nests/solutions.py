@@ -66,8 +66,8 @@ class _Priced(_Statement):
 
     @property
     def seconds(self) -> float:
-        """The predicted time."""
-        return self.cost.seconds
+        """The predicted time: the score."""
+        return self.score
 
     @property
     def score(self) -> float:

@@ -24,7 +24,7 @@ from tilesolve.model.price import Price, packing_share
 from tilesolve.model.score import score_price
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.setting import Choice
-from tilesolve.planning.waiting import waiting_seconds
+from tilesolve.planning.waiting import store_seconds, waiting_seconds
 
 Chains = tuple[tuple[str, tuple[int, ...]], ...]
 """For each class its tile sizes, nearest cache first."""
@@ -224,16 +224,19 @@ class Solution:
 
     @property
     def seconds(self) -> float:
-        """The predicted time."""
-        return self.cost.seconds
+        """The predicted time: the score, which is the least that was found."""
+        return self.score
 
     @property
     def score(self) -> float:
         """The seconds that it is compared by with other solutions of its problem."""
-        waiting = waiting_seconds(
-            self.share, self.nest, self.cost, self.machine, dict(self.nearest)
-        )
-        return score_price(self.cost, self.machine.costs.level_overlap, waiting)
+        return score_price(self.cost, self.machine.costs.level_overlap, self.waiting)
+
+    @property
+    def waiting(self) -> float:
+        """Seconds lost at the ends of runs in memory, for late lines, and for stores of C."""
+        priced = self.share, self.nest, self.cost, self.machine
+        return waiting_seconds(*priced, dict(self.nearest)) + store_seconds(*priced)
 
     @property
     def packing_share(self) -> float:

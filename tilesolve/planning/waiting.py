@@ -1,13 +1,14 @@
-"""Waiting: seconds that a solution loses at the ends of runs in memory, and for late lines."""
+"""Waiting: seconds lost at the ends of runs in memory, for late lines, and for stores of C."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import accesses_of
-from tilesolve.model.lines import run_of, run_waste
+from tilesolve.model.lines import run_touched, run_waste
 from tilesolve.model.nest import Nest
 from tilesolve.model.pages import runs_of
 from tilesolve.model.price import Price, list_levels
@@ -42,11 +43,11 @@ def waiting_seconds(
         ),
     ]
     wasted, visits = [], 0.0
-    for t, (tensor, tile) in enumerate(zip(share.spec.tensors, boxes, strict=True)):
-        run = run_of(share, tensor, tile)
+    for t, (access, tile) in enumerate(zip(accesses_of(share), boxes, strict=True)):
+        run = run_touched(access, tile)
         wasted.append(volumes[t] * float(run_waste(run, machine.memory.line, share.itemsize)))
         if t and nest.kind(t - 1) != "prepared":
-            size = accesses_of(share)[t].touched(tile, 1)
+            size = access.touched(tile, 1)
             runs = runs_of(share.strides(t), tile, PAGE_BYTES)
             each = machine.costs.page_visit_seconds - float(memory.seconds([0.0, size / runs]))
             visits += volumes[t] / size * runs * max(0.0, each)
@@ -65,6 +66,31 @@ def late_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> d
         for number, copy in enumerate(nest.packed, start=1)
         if copy and is_packed_late(share, number, outermost_tile(nest), machine)
     }
+
+
+def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
+    """Return the seconds by which stores past the caches delay calls, beyond memory's part.
+
+    A call ends with its stores, and waits until buffers take them: computing does not go on beside.
+    Runs begin and end amid lines, as in arrays of numpy; each takes longer than its bytes, as other
+    calls complete its end lines later. What the score has of the bytes as memory's time is left
+    out. See ``docs/decisions/071-stores-wait.md``.
+    """
+    if nest.output != "stream" or is_half(share.dtype):
+        return 0.0
+    memory, view, size = machine.memory, list_levels(machine)[-1], cost.levels[-1].volumes[0]
+    part = machine.costs.part_line_seconds if memory.part is None else memory.part
+    run = run_touched(accesses_of(share)[0], _stored_box(nest))
+    taken = size / (memory.stream or memory.bandwidth) + size / run * part
+    shown = 1.0 if cost.bottleneck == memory.name else machine.costs.level_overlap
+    return max(0.0, taken - shown * view.seconds([size]))
+
+
+def _stored_box(nest: Nest) -> dict[str, int]:
+    """Return what calls store one right after another: register tiles of the first loop."""
+    call, around = nest.bands[:2]
+    first = next((letter for letter in around.order if around[letter] > call[letter]), None)
+    return dict(call.box) | ({first: around[first]} if first else {})
 
 
 def nearest_tile(nest: Nest) -> dict[str, int]:

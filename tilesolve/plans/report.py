@@ -145,10 +145,10 @@ def _stationary(solution: Solution, first: str | None) -> str:
 
 
 def _levels(solution: Solution) -> Iterator[str]:
-    """Yield what each level moves and how long that takes, beside the bounds."""
+    """Yield what each level moves and how long that takes, beside the bounds, and what waits."""
     names = solution.problem.spec.names
     rows = [["level", *names, "packing", "together", "at least", "time", "of longest"]]
-    longest = solution.seconds or 1.0
+    longest = solution.cost.seconds or 1.0
     for level, least in zip(solution.cost.levels, least_volumes(solution), strict=True):
         pure = [v - p for v, p in zip(level.volumes, level.packing, strict=True)]
         rows.append(
@@ -162,9 +162,9 @@ def _levels(solution: Solution) -> Iterator[str]:
                 f"{level.seconds / longest:.0%}",
             ]
         )
-    compute = solution.cost.compute
     filler = ["-"] * (len(names) + 3)
-    rows.append(["compute", *filler, format_duration(compute), f"{compute / longest:.0%}"])
+    for name, seconds in (("compute", solution.cost.compute), ("waiting", solution.waiting)):
+        rows.append([name, *filler, format_duration(seconds), f"{seconds / longest:.0%}"])
     yield from align_columns(rows)
 
 
@@ -300,7 +300,7 @@ def _search(solution: Solution, search: Search) -> Iterator[str]:
         f"continuous optimum {format_duration(relaxed)}; "
         f"integer tiles {format_duration(search.integral)} (best of {search.priced}), "
         f"{search.integral / bound - 1:.2%} above what none go below; "
-        f"as boxes, in lines {format_duration(solution.seconds)}"
+        f"as boxes, in lines {format_duration(solution.cost.seconds)}"
     )
     if search.spread:
         yield f"the starts of IPOPT differ by {search.spread:.2%}: the program is not convex"

@@ -30,7 +30,7 @@ from tilesolve.nests.draws import draw_tilings
 from tilesolve.nests.planning import plan_loops
 from tilesolve.nests.request import NestRequest
 from tilesolve.planning.solution import Solution
-from tilesolve.planning.waiting import waiting_seconds
+from tilesolve.planning.waiting import store_seconds, waiting_seconds
 from tilesolve.ranking.variants import GRID, SOLVER, list_variants
 from tilesolve.studies.method import find_problems
 from tilesolve.studies.nest_tiles import find_temporal, time_choices
@@ -47,8 +47,8 @@ MOST_FLOPS = 1e10
 COMPUTE = ("arithmetic", "calls", "packing", "in place")
 """Terms that add up to the price's arithmetic."""
 
-WAITING = "waiting"
-"""The term that is added to all others."""
+WAITING, STORES = "waiting", "stores"
+"""The terms that are added to all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,8 @@ class Trial:
         """
         own = {name: (factors or {}).get(name, 1.0) * value for name, value in self.terms.items()}
         compute = sum(own.pop(name, 0.0) for name in COMPUTE)
-        return own.pop(WAITING, 0.0) + float(score_times([compute, *own.values()], self.overlap))
+        waiting = own.pop(WAITING, 0.0) + own.pop(STORES, 0.0)
+        return waiting + float(score_times([compute, *own.values()], self.overlap))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,7 @@ def split_price(solution: Solution) -> dict[str, float]:
         **dict(zip(COMPUTE, (arithmetic, calls, packing, rest), strict=True)),
         **{level.level: level.seconds for level in price.levels},
         WAITING: max(0.0, waiting),
+        STORES: store_seconds(share, solution.nest, price, machine),
     }
 
 

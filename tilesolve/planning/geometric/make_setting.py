@@ -180,7 +180,7 @@ def _tiled_stores(
     gains nothing. To fit there it would cut the sum short, and calls cost more than that. See
     ``docs/decisions/021-register-tiles.md``.
     """
-    places: Sequence[LevelView] = list_levels(machine, threads, output)
+    places: Sequence[LevelView] = list_levels(machine, threads)
     rows, columns, costs = microkernel.rows, microkernel.columns, machine.costs
     seconds = 2 * rows * columns / core_rates(machine, share.dtype, microkernel, threads)[0]
     needed = (rows + columns) * share.sum_itemsize / seconds

@@ -39,7 +39,13 @@ from tilesolve.planning.letter_boxes import box_letters
 from tilesolve.planning.prefetch import cut_to_stay
 from tilesolve.planning.runner import Runner
 from tilesolve.planning.setting import Setting
-from tilesolve.planning.waiting import late_seconds, nearest_tile, outermost_tile, waiting_seconds
+from tilesolve.planning.waiting import (
+    late_seconds,
+    nearest_tile,
+    outermost_tile,
+    store_seconds,
+    waiting_seconds,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,8 @@ class Candidate:
         Over letters, with what is read in place, and the box of the nearest tile.
     waiting
         Seconds lost at the ends of runs in memory.
+    storing
+        Seconds by which stores past the caches delay calls.
     taken
         Bytes of the tensors that the outermost tile touches.
     overlap
@@ -68,13 +76,14 @@ class Candidate:
     nearest: Mapping[str, int]
     price: Price
     waiting: float
+    storing: float
     taken: float
     overlap: float
 
     @property
     def score(self) -> float:
         """What candidates are compared by."""
-        return score_price(self.price, self.overlap, self.waiting)
+        return score_price(self.price, self.overlap, self.waiting + self.storing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +231,8 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
         tile = outermost_tile(nest)
         taken = float(sum(touched_bytes(share, tile)))
         waiting = waiting_seconds(share, nest, cost, machine, nearest)
-        overlap = target.setting.overlap
-        return Candidate(optimum, integral, nest, nearest, cost, waiting, taken, overlap)
+        storing, overlap = store_seconds(share, nest, cost, machine), target.setting.overlap
+        return Candidate(optimum, integral, nest, nearest, cost, waiting, storing, taken, overlap)
 
     usual = within({})
     box, register_box = outermost_tile(usual.nest), dict(usual.nest.bands[0].box)

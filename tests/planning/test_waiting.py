@@ -1,0 +1,100 @@
+"""Waiting: the runs that a box touches, and stores past the caches, held to what is counted."""
+
+from dataclasses import replace
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilesolve import Machine, Problem, plan
+from tilesolve.model.access import accesses_of
+from tilesolve.model.lines import run_of, run_touched
+from tilesolve.model.nest import Nest
+from tilesolve.model.price import compute_price
+from tilesolve.planning.waiting import store_seconds
+
+MACHINE = Machine.load("i7-6700k")
+ORDERS = tuple(map("".join, permutations("mnkb")))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_run_of_windows_is_what_lies_side_by_side(data):
+    """The elements that a box touches of a padded image, marked one by one."""
+    extent, window = st.integers(1, 5), st.integers(1, 3)
+    sizes = {i: data.draw(extent) for i in "chwk"} | {i: data.draw(window) for i in "rs"}
+    problem = Problem.of("khw-c[h+r][w+s]-kcrs", sizes)
+    box = {i: data.draw(st.integers(1, size)) for i, size in sizes.items()}
+    image = accesses_of(problem)[1]
+    touched = np.zeros(image.shape, bool)
+    touched[: box["c"], : box["h"] + box["r"] - 1, : box["w"] + box["s"] - 1] = True
+    first_gap = np.append(touched.ravel(), False).argmin()
+    assert run_touched(image, box) == image.element * first_gap
+
+
+@given(st.data())
+def test_a_run_of_plain_letters_is_that_of_the_tensor(data):
+    sizes = {i: data.draw(st.integers(1, 6)) for i in "mnk"}
+    problem = Problem.of("mn-mk-kn", sizes)
+    box = {i: data.draw(st.integers(1, size)) for i, size in sizes.items()}
+    for access, tensor in zip(accesses_of(problem), problem.spec.tensors, strict=True):
+        assert run_touched(access, box) == run_of(problem, tensor, box)
+
+
+def count_runs(problem, nest):
+    """Return how many runs calls store: one after another along the first loop around them."""
+    call, around, whole = (dict(band.box) for band in nest.bands)
+    first = next((i for i in nest.bands[1].order if around[i] > call[i]), None)
+    joined = call | ({first: around[first]} if first else {})
+    letters = problem.spec.output.letters
+    places = np.arange(np.prod(problem.shape(0))).reshape(problem.shape(0))
+    runs = 0
+    for corner in product(*(range(0, whole[i], joined[i]) for i in letters)):
+        part = tuple(slice(at, at + joined[i]) for at, i in zip(corner, letters, strict=True))
+        runs += 1 + int(np.count_nonzero(np.diff(np.sort(places[part].ravel())) != 1))
+    return runs
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_stores_wait_once_for_each_run_that_is_stored(data):
+    """The term grows by a run's cost for each of the runs, which are counted place by place."""
+    call = {i: data.draw(st.integers(1, 3)) for i in "bmn"} | {"k": 4}
+    tile = {i: side * data.draw(st.integers(1, 3)) for i, side in call.items() if i != "k"}
+    sizes = {i: side * data.draw(st.integers(1, 2)) for i, side in tile.items()} | {"k": 4}
+    problem = Problem.of("bmn-bmk-bkn", sizes)
+    order = data.draw(st.sampled_from(ORDERS))
+    bands = [("register", "kmnb", call), ("L1", order, tile | {"k": 4}), ("memory", "kmnb", sizes)]
+    nest = Nest.of(problem, bands, output="stream")
+    cost = compute_price(problem, nest, MACHINE)
+
+    def waits(seconds):
+        costs = replace(MACHINE.costs, part_line_seconds=seconds)
+        return store_seconds(problem, nest, cost, replace(MACHINE, costs=costs))
+
+    more = waits(3.0) - waits(1.0)
+    assert more == pytest.approx(2.0 * count_runs(problem, nest))
+    for other in ("store", "add"):
+        assert store_seconds(problem, replace(nest, output=other), cost, MACHINE) == 0.0
+
+
+def test_what_memory_measured_counts_before_the_default():
+    """Stores take at least their bytes at the rate that streams, as far as memory does not."""
+    problem = Problem.of("mn-mk-kn", {"m": 4096, "n": 4096, "k": 16})
+    nest = plan(problem, machine=MACHINE, cache=False).nest
+    assert nest.output == "stream"
+    *caches, memory = MACHINE.levels
+
+    def waits(part, stream):
+        levels = (*caches, replace(memory, part=part, stream=stream))
+        machine = replace(MACHINE, levels=levels)
+        return store_seconds(problem, nest, compute_price(problem, nest, machine), machine)
+
+    rate = memory.bandwidth
+    default = waits(None, rate)
+    assert waits(MACHINE.costs.part_line_seconds, rate) == pytest.approx(default)
+    assert waits(1e-12, rate) < default < waits(1e-6, rate)
+    slower = waits(1e-12, rate / 2) - waits(1e-12, rate / 4)
+    assert slower == pytest.approx(-2 * problem.bytes[0] / rate)
