@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from itertools import cycle
+from itertools import cycle, product
 from time import perf_counter
 from typing import Any
 
@@ -41,8 +41,11 @@ FEW_TILES, MANY_TILES = 48, 120
 LANES, LANE_SIDES = 16, 16
 """Batches, and rows and columns, of a product of vectors by vectors in the first cache."""
 
-EPILOGUES = ("relu", " ".join(["relu"] * 5))
-"""Epilogues of one step and of five."""
+MORE_STEPS = 4
+"""Steps that one epilogue has beyond the other one's."""
+
+EPILOGUES = ("relu", " ".join(["relu"] * (1 + MORE_STEPS)))
+"""Epilogues of one step and of more."""
 
 WINDOWED = "nkhw-nc[h+r][w+s]-kcrs"
 WINDOWED_SIZES = {"n": 1, "k": 32, "h": 28, "w": 28, "c": 32, "r": 3, "s": 3}
@@ -103,11 +106,10 @@ class PlanRun:
         for array in (block.view(problem.dtype), *operands):
             array[...] = 1
         if constant := options.get("constant"):
-            operands = [
-                self.plan.prepare(x, name) if name == constant else x
-                for name, x in zip("AB", operands, strict=True)
-            ]
-        self.run: Callable[[], object] = lambda: self.plan(*operands, out=next(outs))
+            at = "AB".index(constant)
+            operands[at] = self.plan.prepare(operands[at], constant)
+        first, second = operands
+        self.run: Callable[[], object] = lambda: self.plan(first, second, out=next(outs))
         for _ in places:
             self.run()
         begin = perf_counter()
@@ -170,30 +172,27 @@ def make_window_probe(runs: PlanRuns) -> Measure | None:
 def make_lanewise_probe(runs: PlanRuns) -> Measure | None:
     """Return what measures how much longer steps take where vectors multiply vectors."""
     sizes = {"m": LANE_SIDES, "n": LANE_SIDES, "z": LANES}
-    pair = [runs.ready(Problem.of("mnz-mkz-knz", sizes | {"k": k})) for k in (SHORT_SUM, LONG_SUM)]
-    if not all(pair):
-        return None
-    short, long = pair
-    flops = long.plan.problem.flops - short.plan.problem.flops
-
-    def measure() -> float:
-        less, more = fastest(short, long)
-        return (more - less) * runs.peak / flops
-
-    return measure
+    less, more = (Problem.of("mnz-mkz-knz", sizes | {"k": k}) for k in (SHORT_SUM, LONG_SUM))
+    share = runs.peak / (more.flops - less.flops)
+    return _difference(runs.ready(less), runs.ready(more), share)
 
 
 def make_epilogue_probe(runs: PlanRuns) -> Measure | None:
     """Return what measures the cycles of a step of an epilogue on an element of C."""
     problem = Problem.of("mn-mk-kn", {"m": MANY_TILES, "n": MANY_TILES, "k": SHORT_SUM})
     one, more = (runs.ready(problem, epilogue=text) for text in EPILOGUES)
-    if not one or not more:
+    return _difference(one, more, runs.frequency / (MORE_STEPS * MANY_TILES**2))
+
+
+def _difference(less: PlanRun | None, more: PlanRun | None, factor: float) -> Measure | None:
+    """Return what measures a factor times the seconds that one plan takes beyond another one's."""
+    if less is None or more is None:
         return None
-    steps = 4 * MANY_TILES**2
+    pair = less, more
 
     def measure() -> float:
-        short, long = fastest(one, more)
-        return (long - short) * runs.frequency / steps
+        short, long = fastest(*pair)
+        return (long - short) * factor
 
     return measure
 
@@ -213,13 +212,12 @@ def _beginning(runs: PlanRuns, **options: bool) -> Measure | None:
 
     The difference between many calls and few is what counts.
     """
-    found = {
-        (side, k): runs.ready(Problem.of("mn-mk-kn", {"m": side, "n": side, "k": k}), **options)
-        for side in (FEW_TILES, MANY_TILES)
-        for k in (SHORT_SUM, LONG_SUM)
-    }
-    if not all(found.values()):
-        return None
+    found: dict[tuple[int, int], PlanRun] = {}
+    for side, k in product((FEW_TILES, MANY_TILES), (SHORT_SUM, LONG_SUM)):
+        one = runs.ready(Problem.of("mn-mk-kn", {"m": side, "n": side, "k": k}), **options)
+        if one is None:
+            return None
+        found[side, k] = one
     few, many = (found[side, SHORT_SUM].plan.price.calls for side in (FEW_TILES, MANY_TILES))
 
     def measure() -> float:

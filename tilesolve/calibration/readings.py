@@ -170,10 +170,8 @@ def keep_readings(machine: Machine, readings: Iterable[Reading]) -> tuple[Machin
         elif owner == "costs":
             costs = replace(costs, **{name: one.value})
         else:
-            levels = [
-                replace(level, **{name: one.value}) if level.name == owner else level
-                for level in levels
-            ]
+            known: dict[str, Any] = {name: one.value}
+            levels = [replace(x, **known) if x.name == owner else x for x in levels]
     kept = machine.replace(
         costs=costs,
         levels=tuple(levels),
