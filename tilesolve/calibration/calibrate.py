@@ -47,7 +47,7 @@ from tilesolve.system.free_memory import read_free_memory
 from tilesolve.system.pinned_threads import PinnedThreads
 
 FULL = MeasuringTime(seconds=90.0, call=4e-3, density=6)
-QUICK = MeasuringTime(seconds=5.0, call=1e-3, density=4)
+QUICK = MeasuringTime(seconds=6.0, call=1e-3, density=4)
 
 REPEATS = 2
 """Times that contradictory measurements go on, for a third of the time each, before an error."""
