@@ -18,7 +18,9 @@ from typing import Any
 
 from tilesolve.calibration.cost_probes import (
     FULL_REPEATS,
+    FULL_SECONDS,
     QUICK_REPEATS,
+    QUICK_SECONDS,
     Bench,
     measure_costs,
 )
@@ -47,7 +49,7 @@ from tilesolve.system.free_memory import read_free_memory
 from tilesolve.system.pinned_threads import PinnedThreads
 
 FULL = MeasuringTime(seconds=90.0, call=4e-3, density=6)
-QUICK = MeasuringTime(seconds=6.0, call=1e-3, density=4)
+QUICK = MeasuringTime(seconds=4.5, call=1e-3, density=4)
 
 REPEATS = 2
 """Times that contradictory measurements go on, for a third of the time each, before an error."""
@@ -191,8 +193,8 @@ def calibrate(
         if not quick:
             machine, runs, more = measure_runs(machine, crew, limit, tell)
             notes = (*notes, *more)
-        repeats = QUICK_REPEATS if quick else FULL_REPEATS
-        machine, costs, more = measure_costs(Bench.of(machine, crew, limit), repeats, tell)
+        how = (QUICK_REPEATS, QUICK_SECONDS) if quick else (FULL_REPEATS, FULL_SECONDS)
+        machine, costs, more = measure_costs(Bench.of(machine, crew, limit), *how, tell)
         notes = (*notes, *more)
     if repeat:
         notes = (*notes, f"It took {repeat + 1} measurements.")

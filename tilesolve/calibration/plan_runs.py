@@ -32,6 +32,9 @@ FAR_RATIO, NEAR_RATIO = 2.0, 0.5
 """Bytes of all tensors: to the last cache, so that they come from memory, and to the second one, so
 that they stay there."""
 
+LEAST_EXTENT = 4
+"""Extent at least of these."""
+
 SHORT_SUM, LONG_SUM = 8, 24
 """Lengths of two sums: what a call costs beside its steps is where the line through them begins."""
 
@@ -74,15 +77,22 @@ class PlanRuns:
             return None
         return PlanRun(problem, self._machine, options)
 
-    def sizes(self, text: str, ratio: float, level: int) -> Problem | None:
-        """Return a contraction whose tensors take a share of a cache; None without that cache."""
-        caches = self._machine.caches
-        if len(caches) <= level:
-            return None
-        room = ratio * capacity_of(caches[level])
-        extents = range(4, 1 << 16)
-        most = next(n for n in extents if sum(Problem.of(text, n + 1).bytes) > room)
-        return Problem.of(text, most)
+    def far(self) -> PlanRun | None:
+        """Return a contraction that packs what comes from memory."""
+        return self.ready(_filling("abcd-dbea-ec", FAR_RATIO * self._machine.last_cache_bytes))
+
+    def near(self) -> PlanRun | None:
+        """Return one that packs what lies in the second cache; None where there is none."""
+        second = self._machine.second_cache
+        room = NEAR_RATIO * capacity_of(second) if second else 0
+        return self.ready(_filling("mn-mk-nk", room)) if second else None
+
+
+def _filling(text: str, room: float) -> Problem:
+    """Return a contraction of equal extents whose tensors take some room, or a little less."""
+    extents = range(LEAST_EXTENT, 1 << 16)
+    most = next(n for n in extents if sum(Problem.of(text, n + 1).bytes) > room)
+    return Problem.of(text, most)
 
 
 class PlanRun:
@@ -141,19 +151,17 @@ Measure = Callable[[], float]
 
 def make_pack_probe(runs: PlanRuns) -> Measure | None:
     """Return what measures the cycles of packing an element that comes from memory."""
-    return _packing(runs, "abcd-dbea-ec", FAR_RATIO, -1)
+    return _packing(runs, runs.far())
 
 
 def make_near_probe(runs: PlanRuns) -> Measure | None:
     """Return what measures the share of it that packing takes where the second cache has all."""
-    near, far = _packing(runs, "mn-mk-nk", NEAR_RATIO, 1), make_pack_probe(runs)
+    near, far = _packing(runs, runs.near()), make_pack_probe(runs)
     return None if near is None or far is None else lambda: near() / far()
 
 
-def _packing(runs: PlanRuns, text: str, ratio: float, level: int) -> Measure | None:
-    """Return what measures cycles of packing an element in a contraction of some size."""
-    problem = runs.sizes(text, ratio, level)
-    found = problem and runs.ready(problem)
+def _packing(runs: PlanRuns, found: PlanRun | None) -> Measure | None:
+    """Return what measures cycles of packing an element; None where nothing is packed."""
     packed = sum(found.plan.price.packed) if found else 0.0
     if not found or not packed:
         return None
