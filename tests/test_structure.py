@@ -298,7 +298,8 @@ NUMBERS = {
         "TEAM_TIMING_RATIO PASS_TRIPS FMA_SCALE FMA_SHIFT",
         "calibration.microkernels": "TURN_SECONDS TURNS",
         "calibration.runs": "RUN_LINES REPEATS TURNS TIMED_LINES MOST_SPREAD SEED",
-        "calibration.cost_probes": "QUICK_REPEATS FULL_REPEATS PACE_SHARE PACE_BYTES PACE_TURNS",
+        "calibration.cost_probes": "QUICK_REPEATS FULL_REPEATS QUICK_SECONDS FULL_SECONDS "
+        "PACE_SHARE PACE_BYTES PACE_TURNS",
         "calibration.part_lines": "RUN_BYTES PIECES COLUMNS TIMED_BYTES TURNS",
         "calibration.plan_runs": "*",
         "calibration.readings": "MOST_SPREAD RETRIES LEAST_VALUES QUIET_SHARE VALUES_PER_OUTLIER",

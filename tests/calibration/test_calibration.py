@@ -485,13 +485,32 @@ class TestCalibrate:
         base = pretend(monkeypatch, spoil)
         if spoilt == 1:
             found = calibrate(quick=True)
-            assert len(turns) == 2
+            assert len(turns) == 3  # after two, half of the rounds are spoilt: they spread
             assert found.machine.levels[0].bandwidth == pytest.approx(base.levels[0].bandwidth)
-            assert any("2 measurements" in note for note in found.notes)
+            assert any("3 measurements" in note for note in found.notes)
         else:
             with pytest.raises(CalibrationError, match=r"L2 seems faster.*L1.*repetitions"):
                 calibrate(quick=True)
             assert len(turns) == 1 + calibrate_module.REPEATS
+
+    @pytest.mark.parametrize("disturbed", [0, 99])
+    def test_rounds_that_spread_are_measured_again(self, monkeypatch, disturbed):
+        """The best round counts all the same; a note names the level."""
+        turns = []
+
+        def disturb(found):
+            turns.append(len(turns))
+            if not disturbed:
+                return found
+            return {
+                probe: [rates[0], *[rate / 2 for rate in rates]] for probe, rates in found.items()
+            }
+
+        base = pretend(monkeypatch, disturb)
+        found = calibrate(quick=True)
+        assert len(turns) == (1 + calibrate_module.REPEATS if disturbed else 1)
+        assert found.machine.levels[0].bandwidth == pytest.approx(base.levels[0].bandwidth)
+        assert any("Rounds in L1 stay" in note for note in found.notes) == bool(disturbed)
 
     @pytest.mark.parametrize("spoilt", [1, 99])
     def test_impossible_peaks_are_measured_again(self, monkeypatch, spoilt):

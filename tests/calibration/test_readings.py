@@ -121,6 +121,15 @@ def test_a_bad_reading_is_taken_again():
     assert calls == {"good": 5, "bad": 5 * (1 + RETRIES), "late": 10}
 
 
+def test_time_ends_repeats():
+    """After the fewest that can agree, and without retries."""
+    calls = []
+    probes = {PACK: lambda: calls.append(1) or 2.0 ** -len(calls)}
+    [found] = take_readings(probes, 50, lambda: 1.0, silent, 0.0)
+    assert len(calls) == len(found.values) == LEAST_VALUES
+    assert found.fault
+
+
 def test_what_is_measured_is_kept():
     """Of costs and of levels, with its source; a file has it."""
     found = [Reading(PACK, (2.0, 2.0, 2.1, 2.2, 2.2)), Reading("memory.part", (9e-9,) * 5)]
@@ -173,7 +182,7 @@ def test_this_computer_is_measured(monkeypatch):
     here = Machine.detect()
     with PinnedThreads(1) as crew:
         assert make_part_probe(here, crew, 1 << 20) is None
-        machine, found, notes = measure_costs(Bench.of(here, crew, 1 << 20), 2, silent)
+        machine, found, notes = measure_costs(Bench.of(here, crew, 1 << 20), 2, 9.0, silent)
     figures = {one.figure for one in found}
     assert figures <= set(COST_PROBES) - {"memory.part", PACK, "costs.near_share"}
     assert {"costs.call_cycles", "costs.epilogue_cycles"} <= figures

@@ -18,13 +18,15 @@ from typing import Any
 
 from tilesolve.calibration.cost_probes import (
     FULL_REPEATS,
+    FULL_SECONDS,
     QUICK_REPEATS,
+    QUICK_SECONDS,
     Bench,
     measure_costs,
 )
 from tilesolve.calibration.latency import measure_latencies
 from tilesolve.calibration.measure import MeasuringTime, Probe, add_rounds, block_sizes, make_probes
-from tilesolve.calibration.readings import Reading
+from tilesolve.calibration.readings import MOST_SPREAD, Reading
 from tilesolve.calibration.runs import RunTimes, measure_runs
 from tilesolve.calibration.staircase import (
     BEYOND_RATIO,
@@ -47,7 +49,7 @@ from tilesolve.system.free_memory import read_free_memory
 from tilesolve.system.pinned_threads import PinnedThreads
 
 FULL = MeasuringTime(seconds=90.0, call=4e-3, density=6)
-QUICK = MeasuringTime(seconds=6.0, call=1e-3, density=4)
+QUICK = MeasuringTime(seconds=4.5, call=1e-3, density=4)
 
 REPEATS = 2
 """Times that contradictory measurements go on, for a third of the time each, before an error."""
@@ -175,7 +177,8 @@ def calibrate(
         for repeat in range(REPEATS + 1):
             try:
                 machine, levels, notes = evaluate(base, rates)
-                if repeat == REPEATS or all(peak.flops_all for peak in machine.peaks):
+                steady = all(level.spread <= MOST_SPREAD for level in levels if level.samples)
+                if repeat == REPEATS or (steady and all(peak.flops_all for peak in machine.peaks)):
                     break
             except CalibrationError as error:
                 if repeat == REPEATS:
@@ -190,11 +193,11 @@ def calibrate(
         if not quick:
             machine, runs, more = measure_runs(machine, crew, limit, tell)
             notes = (*notes, *more)
-        repeats = QUICK_REPEATS if quick else FULL_REPEATS
-        machine, costs, more = measure_costs(Bench.of(machine, crew, limit), repeats, tell)
+        how = (QUICK_REPEATS, QUICK_SECONDS) if quick else (FULL_REPEATS, FULL_SECONDS)
+        machine, costs, more = measure_costs(Bench.of(machine, crew, limit), *how, tell)
         notes = (*notes, *more)
     if repeat:
-        notes = (*notes, f"It took {repeat + 1} measurements to get figures that can be.")
+        notes = (*notes, f"It took {repeat + 1} measurements.")
     tell(1.0, "done")
     elapsed = time.monotonic() - begin
     return Calibration(machine, levels, _curves(rates), notes, elapsed, runs, costs)
@@ -245,6 +248,11 @@ def evaluate(
     """
     curves = _curves(rates)
     levels, found, sources, notes = _levels(base, curves)
+    notes += [
+        f"Rounds in {level.name} stay {level.spread:.0%} behind the best: something else used it."
+        for level in found
+        if level.samples and level.spread > MOST_SPREAD
+    ]
     machine = base.replace(
         levels=levels,
         **_arithmetic(base, rates),

@@ -21,6 +21,9 @@ from tilesolve.system.pinned_threads import PinnedThreads
 QUICK_REPEATS, FULL_REPEATS = 12, 45
 """Times that each cost is measured."""
 
+QUICK_SECONDS, FULL_SECONDS = 4.0, 60.0
+"""Time for all of it."""
+
 PACE_SHARE = 1 / 4
 """Part of the second cache that is swept to tell the present speed."""
 
@@ -66,7 +69,7 @@ COST_PROBES: Mapping[str, MakeProbe] = MappingProxyType(
 
 
 def measure_costs(
-    bench: Bench, repeats: int, progress: Progress
+    bench: Bench, repeats: int, seconds: float, progress: Progress
 ) -> tuple[Machine, tuple[Reading, ...], tuple[str, ...]]:
     """Return the bench's machine with the costs that were measured, readings, and notes.
 
@@ -75,7 +78,7 @@ def measure_costs(
     progress(1.0, "preparing the costs' probes")
     made = {figure: make(bench) for figure, make in COST_PROBES.items()}
     probes = {figure: probe for figure, probe in made.items() if probe is not None}
-    readings = take_readings(probes, repeats, _make_pace(bench), progress)
+    readings = take_readings(probes, repeats, _make_pace(bench), progress, seconds)
     machine, notes = keep_readings(bench.machine, readings)
     return machine, readings, notes
 

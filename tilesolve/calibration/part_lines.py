@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import Any
 
 from tilesolve.calibration.measure import FMA_SHIFT, REACH_RATIO
-from tilesolve.calibration.staircase import capacity_of
 from tilesolve.machine.model import Machine
 from tilesolve.system.pinned_threads import PinnedThreads
 
@@ -39,7 +38,7 @@ def make_part_probe(
     from tilesolve.kernels.probes.part_lines import store_runs, tile_order
     from tilesolve.packing.sizes import LINE_BYTES
 
-    size = int(REACH_RATIO * capacity_of(machine.caches[-1])) if machine.caches else 0
+    size = int(REACH_RATIO * machine.last_cache_bytes)
     part = TIMED_BYTES
     if min(size, limit) < 2 * part:
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from itertools import cycle
+from itertools import cycle, product
 from time import perf_counter
 from typing import Any
 
@@ -32,6 +32,9 @@ FAR_RATIO, NEAR_RATIO = 2.0, 0.5
 """Bytes of all tensors: to the last cache, so that they come from memory, and to the second one, so
 that they stay there."""
 
+LEAST_EXTENT = 4
+"""Extent at least of these."""
+
 SHORT_SUM, LONG_SUM = 8, 24
 """Lengths of two sums: what a call costs beside its steps is where the line through them begins."""
 
@@ -41,8 +44,11 @@ FEW_TILES, MANY_TILES = 48, 120
 LANES, LANE_SIDES = 16, 16
 """Batches, and rows and columns, of a product of vectors by vectors in the first cache."""
 
-EPILOGUES = ("relu", " ".join(["relu"] * 5))
-"""Epilogues of one step and of five."""
+MORE_STEPS = 4
+"""Steps that one epilogue has beyond the other one's."""
+
+EPILOGUES = ("relu", " ".join(["relu"] * (1 + MORE_STEPS)))
+"""Epilogues of one step and of more."""
 
 WINDOWED = "nkhw-nc[h+r][w+s]-kcrs"
 WINDOWED_SIZES = {"n": 1, "k": 32, "h": 28, "w": 28, "c": 32, "r": 3, "s": 3}
@@ -71,15 +77,22 @@ class PlanRuns:
             return None
         return PlanRun(problem, self._machine, options)
 
-    def sizes(self, text: str, ratio: float, level: int) -> Problem | None:
-        """Return a contraction whose tensors take a share of a cache; None without that cache."""
-        caches = self._machine.caches
-        if len(caches) <= level:
-            return None
-        room = ratio * capacity_of(caches[level])
-        extents = range(4, 1 << 16)
-        most = next(n for n in extents if sum(Problem.of(text, n + 1).bytes) > room)
-        return Problem.of(text, most)
+    def far(self) -> PlanRun | None:
+        """Return a contraction that packs what comes from memory."""
+        return self.ready(_filling("abcd-dbea-ec", FAR_RATIO * self._machine.last_cache_bytes))
+
+    def near(self) -> PlanRun | None:
+        """Return one that packs what lies in the second cache; None where there is none."""
+        second = self._machine.second_cache
+        room = NEAR_RATIO * capacity_of(second) if second else 0
+        return self.ready(_filling("mn-mk-nk", room)) if second else None
+
+
+def _filling(text: str, room: float) -> Problem:
+    """Return a contraction of equal extents whose tensors take some room, or a little less."""
+    extents = range(LEAST_EXTENT, 1 << 16)
+    most = next(n for n in extents if sum(Problem.of(text, n + 1).bytes) > room)
+    return Problem.of(text, most)
 
 
 class PlanRun:
@@ -103,11 +116,10 @@ class PlanRun:
         for array in (block.view(problem.dtype), *operands):
             array[...] = 1
         if constant := options.get("constant"):
-            operands = [
-                self.plan.prepare(x, name) if name == constant else x
-                for name, x in zip("AB", operands, strict=True)
-            ]
-        self.run: Callable[[], object] = lambda: self.plan(*operands, out=next(outs))
+            at = "AB".index(constant)
+            operands[at] = self.plan.prepare(operands[at], constant)
+        first, second = operands
+        self.run: Callable[[], object] = lambda: self.plan(first, second, out=next(outs))
         for _ in places:
             self.run()
         begin = perf_counter()
@@ -139,19 +151,17 @@ Measure = Callable[[], float]
 
 def make_pack_probe(runs: PlanRuns) -> Measure | None:
     """Return what measures the cycles of packing an element that comes from memory."""
-    return _packing(runs, "abcd-dbea-ec", FAR_RATIO, -1)
+    return _packing(runs, runs.far())
 
 
 def make_near_probe(runs: PlanRuns) -> Measure | None:
     """Return what measures the share of it that packing takes where the second cache has all."""
-    near, far = _packing(runs, "mn-mk-nk", NEAR_RATIO, 1), make_pack_probe(runs)
+    near, far = _packing(runs, runs.near()), make_pack_probe(runs)
     return None if near is None or far is None else lambda: near() / far()
 
 
-def _packing(runs: PlanRuns, text: str, ratio: float, level: int) -> Measure | None:
-    """Return what measures cycles of packing an element in a contraction of some size."""
-    problem = runs.sizes(text, ratio, level)
-    found = problem and runs.ready(problem)
+def _packing(runs: PlanRuns, found: PlanRun | None) -> Measure | None:
+    """Return what measures cycles of packing an element; None where nothing is packed."""
     packed = sum(found.plan.price.packed) if found else 0.0
     if not found or not packed:
         return None
@@ -170,30 +180,27 @@ def make_window_probe(runs: PlanRuns) -> Measure | None:
 def make_lanewise_probe(runs: PlanRuns) -> Measure | None:
     """Return what measures how much longer steps take where vectors multiply vectors."""
     sizes = {"m": LANE_SIDES, "n": LANE_SIDES, "z": LANES}
-    pair = [runs.ready(Problem.of("mnz-mkz-knz", sizes | {"k": k})) for k in (SHORT_SUM, LONG_SUM)]
-    if not all(pair):
-        return None
-    short, long = pair
-    flops = long.plan.problem.flops - short.plan.problem.flops
-
-    def measure() -> float:
-        less, more = fastest(short, long)
-        return (more - less) * runs.peak / flops
-
-    return measure
+    less, more = (Problem.of("mnz-mkz-knz", sizes | {"k": k}) for k in (SHORT_SUM, LONG_SUM))
+    share = runs.peak / (more.flops - less.flops)
+    return _difference(runs.ready(less), runs.ready(more), share)
 
 
 def make_epilogue_probe(runs: PlanRuns) -> Measure | None:
     """Return what measures the cycles of a step of an epilogue on an element of C."""
     problem = Problem.of("mn-mk-kn", {"m": MANY_TILES, "n": MANY_TILES, "k": SHORT_SUM})
     one, more = (runs.ready(problem, epilogue=text) for text in EPILOGUES)
-    if not one or not more:
+    return _difference(one, more, runs.frequency / (MORE_STEPS * MANY_TILES**2))
+
+
+def _difference(less: PlanRun | None, more: PlanRun | None, factor: float) -> Measure | None:
+    """Return what measures a factor times the seconds that one plan takes beyond another one's."""
+    if less is None or more is None:
         return None
-    steps = 4 * MANY_TILES**2
+    pair = less, more
 
     def measure() -> float:
-        short, long = fastest(one, more)
-        return (long - short) * runs.frequency / steps
+        short, long = fastest(*pair)
+        return (long - short) * factor
 
     return measure
 
@@ -213,13 +220,12 @@ def _beginning(runs: PlanRuns, **options: bool) -> Measure | None:
 
     The difference between many calls and few is what counts.
     """
-    found = {
-        (side, k): runs.ready(Problem.of("mn-mk-kn", {"m": side, "n": side, "k": k}), **options)
-        for side in (FEW_TILES, MANY_TILES)
-        for k in (SHORT_SUM, LONG_SUM)
-    }
-    if not all(found.values()):
-        return None
+    found: dict[tuple[int, int], PlanRun] = {}
+    for side, k in product((FEW_TILES, MANY_TILES), (SHORT_SUM, LONG_SUM)):
+        one = runs.ready(Problem.of("mn-mk-kn", {"m": side, "n": side, "k": k}), **options)
+        if one is None:
+            return None
+        found[side, k] = one
     few, many = (found[side, SHORT_SUM].plan.price.calls for side in (FEW_TILES, MANY_TILES))
 
     def measure() -> float:

@@ -6,9 +6,10 @@ measured again, and refused if it stays so. Then the default holds, and the mach
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from statistics import median
 from typing import Any
 
@@ -107,6 +108,7 @@ def take_readings(
     repeats: int,
     pace: Callable[[], float],
     progress: Progress,
+    seconds: float = inf,
 ) -> tuple[Reading, ...]:
     """Return a reading of every figure; those that are no measurement are repeated again.
 
@@ -123,6 +125,8 @@ def take_readings(
         around each measurement; one beside which it was slower than at its best does not count.
     progress
         Called before each measurement.
+    seconds
+        After these no repeat begins, but for the fewest that can agree.
 
     Examples
     --------
@@ -134,9 +138,12 @@ def take_readings(
     taken: dict[str, list[tuple[float, float]]] = {figure: [] for figure in probes}
     best = before = pace()
     readings: dict[str, Reading] = {}
-    for _ in range(RETRIES + 1):
+    end = time.monotonic() + seconds
+    for turn in range(RETRIES + 1):
         missing = [figure for figure in probes if figure not in readings or readings[figure].fault]
-        for _repeat in range(repeats):
+        for repeat in range(repeats):
+            if time.monotonic() > end and (turn or repeat >= LEAST_VALUES):
+                break
             for figure in missing:
                 progress(1.0, figure.replace("costs.", "").replace("_", " "))
                 value, after = probes[figure](), pace()
@@ -170,10 +177,8 @@ def keep_readings(machine: Machine, readings: Iterable[Reading]) -> tuple[Machin
         elif owner == "costs":
             costs = replace(costs, **{name: one.value})
         else:
-            levels = [
-                replace(level, **{name: one.value}) if level.name == owner else level
-                for level in levels
-            ]
+            known: dict[str, Any] = {name: one.value}
+            levels = [replace(x, **known) if x.name == owner else x for x in levels]
     kept = machine.replace(
         costs=costs,
         levels=tuple(levels),

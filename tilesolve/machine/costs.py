@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from math import inf
-from statistics import median
 from typing import Any, NamedTuple
 
 from tilesolve.contractions.errors import MachineError
@@ -204,9 +203,7 @@ def changed_costs(costs: Costs) -> dict[str, float]:
 
 
 def measured_costs(catalogues: Iterable[Catalogue], name: str) -> dict[str, float]:
-    """Return what was measured of a cost, by dtype; of calls the median over register tiles."""
-    if name == "call_cycles":
-        return {found.dtype: median(tile.call for tile in found.tiles) for found in catalogues}
+    """Return what catalogues have of a cost, by dtype."""
     if name not in MEASURED_RATIOS:
         return {}
     ratios = {found.dtype: getattr(found, name) for found in catalogues}
