@@ -78,7 +78,8 @@ class Setting:
         """
         problem = self.fused.problem
         found = list(accesses_of(problem))
-        found[0] = replace(found[0], element=problem.sum_itemsize)
+        if found[0].element != problem.sum_itemsize:
+            found[0] = replace(found[0], element=problem.sum_itemsize)
         names = [place.name for place in self.places]
         for number, holds, layout, place in copies_of(problem, self.packed, self.kinds):
             near = place is not None and level <= names.index(place)

@@ -119,7 +119,9 @@ def _find_least_score(prices: Prices, wide: Mapping[str, Sequence[Chain]], neare
             options[index] = [chain, *_even_chains(setting, index, chain, even[index])]
         else:
             options[index] = [*options[index], *_shorter_chains(setting, index, chain)]
-    found = _best_of(prices, [nearest.tiling, *trivial_tilings(setting)], setting.overlap)
+    trivial = _best_of(prices, trivial_tilings(setting), setting.overlap)
+    again = _Best(nearest.tiling, nearest.times, score_times(nearest.times, setting.overlap))
+    found = min(again, trivial, key=lambda one: one.score)
     return _improve(prices, found, options, setting.overlap)
 
 

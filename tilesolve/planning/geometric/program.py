@@ -103,6 +103,18 @@ def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formu
     )
 
 
+def find_limits(setting: Setting, choice: Choice) -> dict[str, Signomial]:
+    """Return the limits of the program of one choice of innermost loops.
+
+    Raises
+    ------
+    SolverError
+        If there is one that no tile can keep.
+    """
+    boxes = _boxes(setting, _aliases(setting, choice))
+    return _open_limits(_limits(setting, choice, boxes, loose=False))
+
+
 def _open_limits(limits: Iterable[tuple[str, Signomial]]) -> dict[str, Signomial]:
     """Return the limits that tiles can still break; refuse one that no tile can keep."""
     found = {}
