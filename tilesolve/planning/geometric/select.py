@@ -195,7 +195,10 @@ def _ruled_out(setting: Setting, relaxed: Relaxation, least: float) -> list[Opti
     solved = {one.choice for one in relaxed.optima}
     trivial = trivial_tilings(setting)
     scores = {
-        choice: float(score_times(times_of(setting, choice, trivial), setting.overlap).min())
+        choice: min(
+            float(score_times(times_of(setting, choice, [one])[:, 0], setting.overlap))
+            for one in trivial
+        )
         for choice in list_choices(setting)
         if choice not in solved
     }

@@ -127,8 +127,31 @@ def times_of(setting: Setting, choice: Choice, tilings: Tilings) -> NDArray[np.f
 
     Those of a tiling that breaks a limit are infinite.
     """
-    times, fits = survey(setting, choice, tilings)
+    boxes, shape = _boxes(setting, tilings)
+    fits = np.broadcast_to(_keeps_limits(setting, choice, boxes), shape).ravel()
+    times = np.full((len(setting.places) + 1, len(tilings)), np.inf)
+    if not fits.any():
+        return times
+    some, numbers = _leave_out(tilings, fits)
+    times[:, numbers] = _price(setting, choice, *_boxes(setting, some))
     return np.where(fits, times, np.inf)
+
+
+def _leave_out(tilings: Tilings, fits: NDArray[np.bool_]) -> tuple[Tilings, NDArray[np.intp]]:
+    """Return tilings without most of those that break limits, and the numbers of the others.
+
+    What is left of a product is one, of the chains of which some tiling keeps all limits.
+    """
+    if not isinstance(tilings, Product):
+        numbers = np.flatnonzero(fits)
+        return [tilings[number] for number in numbers], numbers
+    grid = fits.reshape(tilings.shape)
+    kept = [np.unique(places) for places in np.nonzero(grid)]
+    options = tuple(
+        (index, tuple(chains[place] for place in places))
+        for (index, chains), places in zip(tilings.options, kept, strict=True)
+    )
+    return Product(options), np.arange(fits.size).reshape(grid.shape)[np.ix_(*kept)].ravel()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,9 +187,16 @@ def survey(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return what `times_of` does for tilings that break limits, too, and which keep all."""
     boxes, shape = _boxes(setting, tilings)
+    fits = np.broadcast_to(_keeps_limits(setting, choice, boxes), shape).ravel()
+    return _price(setting, choice, boxes, shape), fits
+
+
+def _price(
+    setting: Setting, choice: Choice, boxes: Sequence[Box], shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return the exact seconds of every server and of the arithmetic: time by tiling."""
     times = price_boxes(setting, choice, boxes)
-    flat = [np.broadcast_to(seconds, shape).ravel() for seconds in times.values()]
-    return np.array(flat), np.broadcast_to(_keeps_limits(setting, choice, boxes), shape).ravel()
+    return np.array([np.broadcast_to(seconds, shape).ravel() for seconds in times.values()])
 
 
 def groups_of(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:
