@@ -750,6 +750,20 @@ def times_within(setting, nest):
     return np.array([*levels, arithmetic(problem, kernel, rate, frequency, found)])
 
 
+def least_tiles(setting):
+    """Return the smallest tile of each cache: of whole nearer ones, as long as lines and runs ask.
+
+    Tiles that keep less than that may be cheaper by a price that knows no runs.
+    """
+    sizes, tiles = setting.fused.problem.sizes, []
+    inner = {i: setting.smallest(i) for i in sizes}
+    for level in range(1, setting.levels + 1):
+        trips = {i: -(-setting.smallest(i, level) // inner[i]) for i in sizes}
+        inner = {i: min(sizes[i], trips[i] * inner[i]) for i in sizes}
+        tiles.append(inner)
+    return tiles
+
+
 def beats_the_obvious(found):
     """Assert that no trivial tiling is cheaper than a plan, on its machine.
 
@@ -765,18 +779,21 @@ def beats_the_obvious(found):
     setting = found.setting
     fused = setting.fused.problem
     own = score_times(times_of(setting, found.choice, [dict(found.classes)])[:, 0], setting.overlap)
-    levels = [place.name for place in setting.places[1:]]
+    caches = setting.places[1:]
     _, repaired = repair(setting, found.choice, dict(found.search.tiles))
     waiting = found.solution.score - score_price(found.price, setting.overlap)
-    call = {i: setting.smallest(i) for i in fused.sizes}
-    for tile in (call, dict(fused.sizes)):
-        inner = {i: tile[i] if i in setting.fused.reduced else call[i] for i in fused.sizes}
-        bands = [("register", "", inner), *((name, "", tile) for name in levels)]
-        nest = Nest.of(
-            fused, [*bands, ("memory", "", dict(fused.sizes))], setting.packed, setting.output
-        )
-        held = [np.prod([tile[i] for i in t.letters]) * fused.itemsize for t in fused.spec.tensors]
-        if all(fits(held, place) for place in setting.places[1:]):
+    call, whole = {i: setting.smallest(i) for i in fused.sizes}, dict(fused.sizes)
+    for tiles in (least_tiles(setting), [whole] * setting.levels):
+        nearest = tiles[0] if tiles else whole
+        inner = {i: nearest[i] if i in setting.fused.reduced else call[i] for i in whole}
+        bands = [("register", "", inner)]
+        bands += [(place.name, "", tile) for place, tile in zip(caches, tiles, strict=True)]
+        nest = Nest.of(fused, [*bands, ("memory", "", whole)], setting.packed, setting.output)
+        held = [
+            [np.prod([tile[i] for i in t.letters]) * fused.itemsize for t in fused.spec.tensors]
+            for tile in tiles
+        ]
+        if all(fits(bytes_, place) for bytes_, place in zip(held, caches, strict=True)):
             trivial = score_times(times_within(setting, nest), setting.overlap)
             assert repaired.score <= trivial * (1 + policy.TIME_TOLERANCE)
             if not waiting:  # else runs may have decided, which classes have none of
@@ -793,6 +810,21 @@ def test_what_the_obvious_takes_is_told_by_the_room_that_tiles_have():
     machine = Machine.load("i7-6700k").replace(levels=levels)
     found = plan("c,adb->cbda", "c=44 b=14 d=16 a=26", machine, cache=False)
     assert found.setting.places[-1].capacity < found.machine.levels[1].capacity
+    beats_the_obvious(found)
+
+
+def test_the_obvious_has_the_lines_and_runs_that_tiles_need():
+    """A first cache that is larger than all others, and a memory of half their speed."""
+    levels = (
+        Level("L1", 1931051, 23014692245.452705, ways=16),
+        Level("L2", 40350, 21937289018.060696),
+        Level("L3", 1279591, 3858732102.583713, ways=8, inclusive=False),
+        Level("memory", None, 3e9),
+    )
+    machine = Machine.load("i7-6700k").replace(levels=levels)
+    found = plan("adcb-cba-cd", "a=43 b=33 c=35 d=12", machine, cache=False)
+    setting = found.setting
+    assert any(setting.smallest(i, 3) > setting.smallest(i) for i in setting.fused.problem.sizes)
     beats_the_obvious(found)
 
 

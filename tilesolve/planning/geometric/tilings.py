@@ -146,7 +146,7 @@ def _leave_out(tilings: Tilings, fits: NDArray[np.bool_]) -> tuple[Tilings, NDAr
         numbers = np.flatnonzero(fits)
         return [tilings[number] for number in numbers], numbers
     grid = fits.reshape(tilings.shape)
-    kept = [np.unique(places) for places in np.nonzero(grid)]
+    kept = [np.unique(places) for places in np.argwhere(grid).T]
     options = tuple(
         (index, tuple(chains[place] for place in places))
         for (index, chains), places in zip(tilings.options, kept, strict=True)
