@@ -666,13 +666,16 @@ def test_bad_questions_have_clear_errors():
 
 
 def test_a_missing_solver_says_what_to_install():
-    """Without cyipopt a layer's plan is an error that names the package; contractions need none."""
+    """Plans need cyipopt only where the interior point does not arrive: an error names it then."""
     code = (
         "import sys; sys.modules['cyipopt'] = None\n"
         "import tilesolve\n"
         "from tilesolve.contractions.errors import SolverError\n"
+        "from tilesolve.solver import interior\n"
         "tilesolve.plan('ab-ac-cb', 640, 'i7-6700k', cache=False)\n"
-        "try: tilesolve.plan('kh-c[h+r]-kcr', 640, 'i7-6700k', cache=False)\n"
+        "tilesolve.plan('kh-c[h+r]-kcr', 640, 'i7-6700k', cache=False)\n"
+        "interior.INTERIOR_STEPS = 1\n"
+        "try: tilesolve.plan('kh-c[h+r]-kcr', 641, 'i7-6700k', cache=False)\n"
         "except SolverError as error: print(error)\n"
     )
     done = run_python("-c", code, check=True)
@@ -684,6 +687,7 @@ def test_a_solver_that_fails_gives_an_error_with_its_status(monkeypatch):
     from tilesolve.solver import ipopt
 
     monkeypatch.setattr(strategy, "relax", relax)
+    monkeypatch.setattr("tilesolve.solver.interior.INTERIOR_STEPS", 1)
     monkeypatch.setattr(ipopt, "OPTIONS", {**ipopt.OPTIONS, "max_iter": 1})
     with pytest.raises(SolverError, match="iterations"):
         plan("kh-c[h+r]-kcr", 640, "i7-6700k", cache=False)

@@ -1,8 +1,9 @@
-"""A primal-dual interior point for programs of posynomials, with nothing to load and to compile.
+"""A primal-dual interior point for programs of signomials, with nothing to load and to compile.
 
-In logarithms of sizes the limits of such a program are convex, and so are times that are bounded by
-a variable one. Each step is Newton's on the equations of optimality with a share of the present gap
-in the place of zero, solved for the variables alone.
+In logarithms of sizes limits of posynomials are convex, and so are times that are bounded by a
+variable one. What signomials take off is added to what bounds them. Each step is Newton's on the
+equations of optimality with a share of the present gap in the place of zero, solved for the
+variables alone; what is concave is left out of it where it would lead to no minimum.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tilesolve.constants.policy import (
     INTERIOR_WHOLE_STEP,
 )
 from tilesolve.solver.posynomial import Posynomials
-from tilesolve.solver.signomials import Signomial
+from tilesolve.solver.signomials import Powers, Signomial
 
 Vector = NDArray[np.float64]
 
@@ -57,12 +58,12 @@ def find_least(
     held: Mapping[str, float] | None = None,
     start: Mapping[str, float] | None = None,
 ) -> Optimum | None:
-    """Return the optimum of a program; None where it is not convex, or where this does not arrive.
+    """Return an optimum of a program, a local one if it is not convex; None where none is reached.
 
     Parameters
     ----------
     program
-        What is minimised. But for a constant in a time, no coefficient may be negative.
+        What is minimised. Where the sum of times is, no coefficient but a constant is negative.
     held
         Seconds that some times may take, instead of being minimised.
     start
@@ -98,6 +99,10 @@ class _Shape:
         The first term of each sum, and the sum of each term.
     saved
         What each sum's constant takes off: it is added to what bounds the sum.
+    less_powers, less_logs
+        Of each term that a sum takes off, which is added to what bounds it, too.
+    less
+        Which sum each of these terms belongs to: a row for each sum.
     bounds
         What each sum may be at most; NaN where the variable time bounds it.
     opens
@@ -118,6 +123,9 @@ class _Shape:
     begins: NDArray[np.intp]
     sums: NDArray[np.intp]
     saved: Vector
+    less_powers: Vector
+    less_logs: Vector
+    less: Vector
     bounds: Vector
     opens: NDArray[np.bool_]
     pairs: tuple[tuple[int, int], ...]
@@ -127,7 +135,7 @@ class _Shape:
 
     @classmethod
     def of(cls, program: Posynomials, held: Mapping[str, float]) -> _Shape | None:
-        """Return the arrays; None where a coefficient is negative, or a sum has no terms."""
+        """Return the arrays; None where a sum has no terms, or times that are added save some."""
         sums: list[tuple[str, Signomial, float]] = []
         for name, time in program.times.items():
             scaled = time * (1 / program.unit)
@@ -141,40 +149,40 @@ class _Shape:
         occurring |= {symbol for pair in program.nested for symbol in pair}
         names = tuple(name for name in program.variables if name in occurring)
         at = {name: number for number, name in enumerate(names)}
-        powers: list[list[float]] = []
-        logs: list[float] = []
+        more, less = _Terms(at), _Terms(at)
         begins: list[int] = []
         saved: list[float] = []
-        for _, one, _ in sums:
-            begins.append(len(logs))
+        for number, (_, one, _) in enumerate(sums):
+            begins.append(len(more.logs))
             saved.append(max(0.0, -dict(one.terms).get((), 0.0)))
             for symbols, coefficient in one.terms:
-                if coefficient < 0 and not symbols:
-                    continue
-                if not 0 < coefficient < np.inf:
+                if not abs(coefficient) < np.inf:
                     return None
-                row = [0.0] * len(names)
-                for symbol, power in symbols:
-                    row[at[symbol]] = power
-                powers.append(row)
-                logs.append(log(coefficient))
-            if len(logs) == begins[-1]:
+                if coefficient > 0:
+                    more.add(number, symbols, coefficient)
+                elif symbols:
+                    less.add(number, symbols, -coefficient)
+            if len(more.logs) == begins[-1]:
                 return None
+        if program.weight is None and less.logs:
+            return None
         if not sums or not names:
             return None
         sides = np.log([program.variables[name] for name in names])
-        lengths = np.diff([*begins, len(logs)])
         bounds = np.array([bound for _, _, bound in sums])
         nested = tuple(f"nested[{one},{other}]" for one, other in program.nested)
         return cls(
             names,
             sides[:, 0],
             sides[:, 1],
-            np.array(powers),
-            np.array(logs),
+            np.array(more.powers),
+            np.array(more.logs),
             np.array(begins),
-            np.repeat(np.arange(len(sums)), lengths),
+            np.array(more.sums),
             np.array(saved),
+            np.array(less.powers).reshape(-1, len(names)),
+            np.array(less.logs),
+            np.equal.outer(np.arange(len(sums)), less.sums) * 1.0,
             bounds,
             np.isnan(bounds),
             tuple((at[one], at[other]) for one, other in program.nested),
@@ -182,6 +190,26 @@ class _Shape:
             program.unit,
             program.weight,
         )
+
+
+class _Terms:
+    """Terms of sums as they are collected."""
+
+    def __init__(self, at: Mapping[str, int]) -> None:
+        """Begin with the number of each variable."""
+        self.at = at
+        self.powers: list[list[float]] = []
+        self.logs: list[float] = []
+        self.sums: list[int] = []
+
+    def add(self, number: int, symbols: Powers, coefficient: float) -> None:
+        """Add a term of a sum, given its number."""
+        row = [0.0] * len(self.at)
+        for symbol, power in symbols:
+            row[self.at[symbol]] = power
+        self.powers.append(row)
+        self.logs.append(log(coefficient))
+        self.sums.append(number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,7 +223,9 @@ class _Look:
     limits, slopes
         What may not exceed 0, and its gradients: sums, pairs, lower bounds, upper bounds.
     hessian
-        Of the objective and of the limits, each times its multiplier.
+        Of the objective and of the limits, each times its multiplier, as far as it is convex.
+    concave
+        The rest of it; None for none.
     """
 
     objective: float
@@ -203,6 +233,7 @@ class _Look:
     limits: Vector
     slopes: Vector
     hessian: Vector
+    concave: Vector | None
 
 
 class _Newton:
@@ -222,6 +253,7 @@ class _Newton:
             longest = (self._sums()[0] - shape.saved)[shape.opens].max()
             self.x = np.append(self.x, 2 * max(longest, INTERIOR_INSIDE))
             self.powers = np.column_stack([shape.powers, np.zeros(len(shape.powers))])
+            self.less_powers = np.column_stack([shape.less_powers, 0.0 * shape.less_logs])
             low, high = np.append(low, 0.0), np.append(high, INTERIOR_ENDLESS)
         self.opens = shape.opens * 1.0
         self.room = np.where(shape.opens, 0.0, shape.bounds) + shape.saved
@@ -256,7 +288,9 @@ class _Newton:
                 # A gap that closes before limits are met would hold back all further steps.
                 aim = max(share * gap, INTERIOR_LEAST_GAP) / len(self.slacks)
                 ratios = self.duals / self.slacks
-                matrix = look.hessian + (look.slopes.T * ratios) @ look.slopes
+                matrix = _make_convex(
+                    look.hessian + (look.slopes.T * ratios) @ look.slopes, look.concave
+                )
                 side = -look.gradient - (aim / self.slacks + ratios * missed) @ look.slopes
                 try:
                     move = np.linalg.solve(matrix, side)
@@ -290,24 +324,38 @@ class _Newton:
         shape, rows = self.shape, self.rows
         totals, sums, shares = self._sums()
         room = self.room + self.opens * (self.x[-1] if self.timed else 1.0)
-        limits = np.concatenate([np.log(totals / room)[rows], self.lines @ self.x - self.ends])
         weights = np.zeros(len(totals))  # of each logarithm of a sum
         weights[rows] = self.duals[: len(rows)]
         # Each open sum is at most the time, and all of them together count a little beside it; or
         # the logarithm of their sum is minimised.
         extra = totals * self.opens
-        extra *= 1 / extra.sum() if shape.weight is None else shape.weight / self.opens.sum()
+        scale = 1 / extra.sum() if shape.weight is None else shape.weight / self.opens.sum()
+        extra *= scale
         gradient = extra @ sums
         hessian = (self.powers.T * ((weights + extra)[shape.sums] * shares)) @ self.powers
         hessian -= (sums.T * weights) @ sums
-        objective = 1.0
-        if self.timed:
+        objective, concave = 1.0, None
+        if not self.timed:
+            hessian -= np.outer(gradient, gradient)
+        elif not len(shape.less_logs):
             objective, gradient[-1] = float(self.x[-1] + extra.sum()), 1.0
             sums[:, -1] = -self.opens / room
             hessian[-1, -1] = weights @ sums[:, -1] ** 2
         else:
-            hessian -= np.outer(gradient, gradient)
-        return _Look(objective, gradient, limits, np.concatenate([sums[rows], self.lines]), hessian)
+            parts = np.exp(self.less_powers @ self.x + shape.less_logs)
+            saved, slopes = shape.less @ parts, (shape.less * parts) @ self.less_powers
+            room = room + saved
+            objective = float(self.x[-1] + extra.sum() - scale * self.opens @ saved)
+            gradient -= scale * self.opens @ slopes
+            gradient[-1], slopes[:, -1] = 1.0, self.opens
+            slopes /= room[:, None]
+            hessian += (slopes.T * weights) @ slopes
+            curved = ((weights / room + scale * self.opens) @ shape.less) * parts
+            concave = -(self.less_powers.T * curved) @ self.less_powers
+            sums -= slopes
+        limits = np.concatenate([np.log(totals / room)[rows], self.lines @ self.x - self.ends])
+        bounded = np.concatenate([sums[rows], self.lines])
+        return _Look(objective, gradient, limits, bounded, hessian, concave)
 
     def _optimum(self, steps: int) -> Optimum:
         """Return the point, with multipliers of sums as they are, not of their logarithms."""
@@ -325,6 +373,17 @@ class _Newton:
             {name: float(one) for name, one in found.items()},
             steps,
         )
+
+
+def _make_convex(matrix: Vector, concave: Vector | None) -> Vector:
+    """Return a matrix with its concave part where that leaves it convex, else without it."""
+    if concave is None:
+        return matrix
+    try:
+        np.linalg.cholesky(matrix + concave)
+    except np.linalg.LinAlgError:
+        return matrix
+    return matrix + concave
 
 
 def _reach(values: Vector, steps: Vector) -> float:
