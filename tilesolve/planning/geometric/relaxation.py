@@ -166,7 +166,7 @@ def _search(
     starts: int,
 ) -> None:
     """Solve all choices that may be the best."""
-    bound = cache(lambda level, first: _lower_bound(setting, level, first, starts))
+    bound = cache(lambda level, first: _lower_bound(setting, level, first))
     floor = {first: bound(setting.levels, first) for first in {choice[-1] for choice in waiting}}
     waiting = sorted(waiting, key=lambda choice: floor[choice[-1]])
     for choice in waiting:
@@ -235,10 +235,9 @@ def _is_beaten(choice: Choice, best: float, bound: Any) -> bool:  # noqa: ANN401
     )
 
 
-def _lower_bound(setting: Setting, level: int, first: str, starts: int) -> float:
+def _lower_bound(setting: Setting, level: int, first: str) -> float:
     """Return seconds that no choice with these loops around a level's tile is faster than."""
-    program = bounding(setting, level, first)
-    return optimum(program, (first,), starts=starts).seconds
+    return optimum(bounding(setting, level, first), (first,)).seconds
 
 
 def optimum(
