@@ -91,7 +91,9 @@ def _search(
     indices = setting.fused.problem.spec.letters
     trivial = trivial_tilings(setting)
     best = _best_of(prices, trivial, TIE_WEIGHT)
-    for share in SHRINK_FACTORS:
+    # All wide options at once hold all that are looked at first.
+    shares = SHRINK_FACTORS if len(groups_of(wide)) > 1 else ()
+    for share in shares:
         near = {i: _chains_near(setting, choice, tiles, i, [share]) for i in indices}
         best = _improve(prices, best, near, TIE_WEIGHT)
         if best.tiling not in trivial:
