@@ -132,7 +132,8 @@ class Access:
         plain = ones and len(letters) == len(self.axes)
         plain = plain and not self.gathered and self.loaded is None
         object.__setattr__(self, "plain", plain)
-        last = zip(letters, self.shape, self.pitches, strict=True) if plain else ()
+        known = plain and len(self.shape) == len(self.axes)  # what is only in symbols has no shape
+        last = zip(letters, self.shape, self.pitches, strict=True) if known else ()
         rows = [(letter, extent, self.element * pitch) for letter, extent, pitch in last]
         object.__setattr__(self, "rows", tuple(rows[::-1]))
         object.__setattr__(self, "whole", float(max(self.element * prod(self.shape), 1)))

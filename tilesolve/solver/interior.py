@@ -277,7 +277,7 @@ class _Newton:
         with np.errstate(all="ignore"):
             for step in range(INTERIOR_STEPS):
                 look = self._look()
-                missed, gap = look.limits + self.slacks, self.slacks @ self.duals
+                missed, gap = look.limits + self.slacks, float(self.slacks @ self.duals)
                 wrong = look.gradient + self.duals @ look.slopes
                 if (
                     gap <= INTERIOR_GAP * max(look.objective, 1.0)
@@ -293,7 +293,7 @@ class _Newton:
                 )
                 side = -look.gradient - (aim / self.slacks + ratios * missed) @ look.slopes
                 try:
-                    move = np.linalg.solve(matrix, side)
+                    move: Vector = np.asarray(np.linalg.solve(matrix, side), np.float64)
                 except np.linalg.LinAlgError:
                     return None
                 if not np.isfinite(move).all():

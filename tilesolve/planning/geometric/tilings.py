@@ -143,8 +143,8 @@ def _leave_out(tilings: Tilings, fits: NDArray[np.bool_]) -> tuple[Tilings, NDAr
     What is left of a product is one, of the chains of which some tiling keeps all limits.
     """
     if not isinstance(tilings, Product):
-        numbers = np.flatnonzero(fits)
-        return [tilings[number] for number in numbers], numbers
+        some = [one for one, keeps in zip(tilings, fits.tolist(), strict=True) if keeps]
+        return some, np.flatnonzero(fits)
     grid = fits.reshape(tilings.shape)
     kept = [np.unique(places) for places in np.argwhere(grid).T]
     options = tuple(
