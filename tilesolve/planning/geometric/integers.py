@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import ceil, floor
 
 import numpy as np
@@ -363,19 +364,22 @@ def _chains_near(
     ]
     own = [level == 0 or choice[level - 1] is not None for level in range(setting.levels)]
 
-    def grow(chain: Chain) -> Iterator[Chain]:
-        level = len(chain)
-        if level == setting.levels:
-            yield chain
-            return
-        inner = chain[-1] if chain else unit
+    @cache
+    def list_sizes(level: int, inner: int) -> list[int]:
         sizes = {inner}
         if own[level]:
             sizes = {
                 s for share in shares for s in _sizes_near(share * wanted[level], inner, extent)
             }
         least = setting.smallest(index, level + 1)
-        for size in sorted({_round_up(size, inner, least, extent) for size in sizes}):
+        return sorted({_round_up(size, inner, least, extent) for size in sizes})
+
+    def grow(chain: Chain) -> Iterator[Chain]:
+        level = len(chain)
+        if level == setting.levels:
+            yield chain
+            return
+        for size in list_sizes(level, chain[-1] if chain else unit):
             yield from grow((*chain, size))
 
     return list(dict.fromkeys(grow(())))
