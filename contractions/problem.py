@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Self
@@ -232,11 +233,7 @@ sizes are given for a, b
     def shape(self, tensor: int) -> tuple[int, ...]:
         """Return the shape of a tensor's array: 0 is the output, 1 the first operand."""
         check_position(tensor, len(self.spec.tensors), "tensor", SizeError)
-        reach = self.spec.tensors[tensor].shape(dict(self.extents))
-        if not self.padding:
-            return reach
-        zeros = {one.axis: one.before + one.after for one in self.padding if one.tensor == tensor}
-        return tuple(extent - zeros.get(axis, 0) for axis, extent in enumerate(reach))
+        return _find_shapes(self)[tensor]
 
     def strides(self, tensor: int) -> dict[str, int]:
         """Return the bytes between neighbours along each letter of a tensor in C order.
@@ -253,7 +250,7 @@ sizes are given for a, b
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shapes of all tensors, the output's first."""
-        return tuple(self.shape(tensor) for tensor in range(len(self.spec.tensors)))
+        return _find_shapes(self)
 
     @property
     def flops(self) -> int:
@@ -336,6 +333,19 @@ sizes are given for a, b
         names = ", ".join(self.spec.names[at] for at in self.constant)
         constant = f"constant {names}" if names else ""
         return " ".join(filter(None, (str(self.spec), sizes, self.dtype, padding, constant)))
+
+
+@lru_cache(maxsize=512)
+def _find_shapes(problem: Problem) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of all arrays of a problem: without the zeros around them."""
+    zeros = {(one.tensor, one.axis): one.before + one.after for one in problem.padding}
+    return tuple(
+        tuple(
+            extent - zeros.get((number, axis), 0)
+            for axis, extent in enumerate(tensor.shape(problem.sizes))
+        )
+        for number, tensor in enumerate(problem.spec.tensors)
+    )
 
 
 def _check_constant(spec: Spec, constant: Iterable[int]) -> tuple[int, ...]:

@@ -36,7 +36,7 @@ from tilesolve.planning.geometric.integers import (
 )
 from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.strategy import relax
-from tilesolve.planning.geometric.tilings import nest_of, times_of
+from tilesolve.planning.geometric.tilings import Product, nest_of, times_of
 from tilesolve.planning.letter_boxes import box_letters, shape_box
 from tilesolve.planning.setting import Setting
 from tilesolve.plans.plan import plan
@@ -509,6 +509,18 @@ def test_tilings_take_the_same_time_together_as_alone(spec, sizes):
     alone = np.concatenate([times_of(setting, choice, [one]) for one in tilings], axis=1)
     assert np.isfinite(alone).any()
     np.testing.assert_allclose(together, alone, rtol=1e-12)
+    options = tuple(
+        (i, tuple({one[i] for one in tilings[:at]}))
+        for i, at in zip(tilings[0], (7, 5, 3, 2, 2, 1), strict=False)
+    )
+    combined = Product(options)
+    each = [combined.tiling(number) for number in range(len(combined))]
+    assert sorted(map(str, each)) == sorted(
+        str(dict(zip(tilings[0], chains, strict=True)))
+        for chains in product(*dict(options).values())
+    )
+    listed = times_of(setting, choice, each)
+    np.testing.assert_allclose(times_of(setting, choice, combined), listed, rtol=1e-12)
 
 
 def test_boxes_know_the_letters_that_tiles_cover():

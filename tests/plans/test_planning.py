@@ -666,13 +666,16 @@ def test_bad_questions_have_clear_errors():
 
 
 def test_a_missing_solver_says_what_to_install():
-    """Without cyipopt a layer's plan is an error that names the package; contractions need none."""
+    """Plans need cyipopt only where the interior point does not arrive: an error names it then."""
     code = (
         "import sys; sys.modules['cyipopt'] = None\n"
         "import tilesolve\n"
         "from tilesolve.contractions.errors import SolverError\n"
+        "from tilesolve.solver import interior\n"
         "tilesolve.plan('ab-ac-cb', 640, 'i7-6700k', cache=False)\n"
-        "try: tilesolve.plan('kh-c[h+r]-kcr', 640, 'i7-6700k', cache=False)\n"
+        "tilesolve.plan('kh-c[h+r]-kcr', 640, 'i7-6700k', cache=False)\n"
+        "interior.INTERIOR_STEPS = 1\n"
+        "try: tilesolve.plan('kh-c[h+r]-kcr', 641, 'i7-6700k', cache=False)\n"
         "except SolverError as error: print(error)\n"
     )
     done = run_python("-c", code, check=True)
@@ -684,6 +687,7 @@ def test_a_solver_that_fails_gives_an_error_with_its_status(monkeypatch):
     from tilesolve.solver import ipopt
 
     monkeypatch.setattr(strategy, "relax", relax)
+    monkeypatch.setattr("tilesolve.solver.interior.INTERIOR_STEPS", 1)
     monkeypatch.setattr(ipopt, "OPTIONS", {**ipopt.OPTIONS, "max_iter": 1})
     with pytest.raises(SolverError, match="iterations"):
         plan("kh-c[h+r]-kcr", 640, "i7-6700k", cache=False)
@@ -750,6 +754,20 @@ def times_within(setting, nest):
     return np.array([*levels, arithmetic(problem, kernel, rate, frequency, found)])
 
 
+def least_tiles(setting):
+    """Return the smallest tile of each cache: of whole nearer ones, as long as lines and runs ask.
+
+    Tiles that keep less than that may be cheaper by a price that knows no runs.
+    """
+    sizes, tiles = setting.fused.problem.sizes, []
+    inner = {i: setting.smallest(i) for i in sizes}
+    for level in range(1, setting.levels + 1):
+        trips = {i: -(-setting.smallest(i, level) // inner[i]) for i in sizes}
+        inner = {i: min(sizes[i], trips[i] * inner[i]) for i in sizes}
+        tiles.append(inner)
+    return tiles
+
+
 def beats_the_obvious(found):
     """Assert that no trivial tiling is cheaper than a plan, on its machine.
 
@@ -765,18 +783,21 @@ def beats_the_obvious(found):
     setting = found.setting
     fused = setting.fused.problem
     own = score_times(times_of(setting, found.choice, [dict(found.classes)])[:, 0], setting.overlap)
-    levels = [place.name for place in setting.places[1:]]
+    caches = setting.places[1:]
     _, repaired = repair(setting, found.choice, dict(found.search.tiles))
     waiting = found.solution.score - score_price(found.price, setting.overlap)
-    call = {i: setting.smallest(i) for i in fused.sizes}
-    for tile in (call, dict(fused.sizes)):
-        inner = {i: tile[i] if i in setting.fused.reduced else call[i] for i in fused.sizes}
-        bands = [("register", "", inner), *((name, "", tile) for name in levels)]
-        nest = Nest.of(
-            fused, [*bands, ("memory", "", dict(fused.sizes))], setting.packed, setting.output
-        )
-        held = [np.prod([tile[i] for i in t.letters]) * fused.itemsize for t in fused.spec.tensors]
-        if all(fits(held, place) for place in setting.places[1:]):
+    call, whole = {i: setting.smallest(i) for i in fused.sizes}, dict(fused.sizes)
+    for tiles in (least_tiles(setting), [whole] * setting.levels):
+        nearest = tiles[0] if tiles else whole
+        inner = {i: nearest[i] if i in setting.fused.reduced else call[i] for i in whole}
+        bands = [("register", "", inner)]
+        bands += [(place.name, "", tile) for place, tile in zip(caches, tiles, strict=True)]
+        nest = Nest.of(fused, [*bands, ("memory", "", whole)], setting.packed, setting.output)
+        held = [
+            [np.prod([tile[i] for i in t.letters]) * fused.itemsize for t in fused.spec.tensors]
+            for tile in tiles
+        ]
+        if all(fits(bytes_, place) for bytes_, place in zip(held, caches, strict=True)):
             trivial = score_times(times_within(setting, nest), setting.overlap)
             assert repaired.score <= trivial * (1 + policy.TIME_TOLERANCE)
             if not waiting:  # else runs may have decided, which classes have none of
@@ -793,6 +814,21 @@ def test_what_the_obvious_takes_is_told_by_the_room_that_tiles_have():
     machine = Machine.load("i7-6700k").replace(levels=levels)
     found = plan("c,adb->cbda", "c=44 b=14 d=16 a=26", machine, cache=False)
     assert found.setting.places[-1].capacity < found.machine.levels[1].capacity
+    beats_the_obvious(found)
+
+
+def test_the_obvious_has_the_lines_and_runs_that_tiles_need():
+    """A first cache that is larger than all others, and a memory of half their speed."""
+    levels = (
+        Level("L1", 1931051, 23014692245.452705, ways=16),
+        Level("L2", 40350, 21937289018.060696),
+        Level("L3", 1279591, 3858732102.583713, ways=8, inclusive=False),
+        Level("memory", None, 3e9),
+    )
+    machine = Machine.load("i7-6700k").replace(levels=levels)
+    found = plan("adcb-cba-cd", "a=43 b=33 c=35 d=12", machine, cache=False)
+    setting = found.setting
+    assert any(setting.smallest(i, 3) > setting.smallest(i) for i in setting.fused.problem.sizes)
     beats_the_obvious(found)
 
 

@@ -12,6 +12,7 @@ from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.suites import suite
 from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.program import formulate
+from tilesolve.plans.plan import plan
 from tilesolve.solver.duality import find_dual_bound
 from tilesolve.solver.interior import find_least
 from tilesolve.solver.ipopt import solve
@@ -42,10 +43,11 @@ def check_feasible(program, point):
     assert all(low <= point[x] <= high for x, (low, high) in program.variables.items())
 
 
-def check_like_ipopt(program, held=None):
+def check_like_ipopt(program, held=None, start=None):
     """Compare with IPOPT's point: as good, and allowed."""
-    found = find_least(program, held)
-    other = solve(program.arrays(held))
+    found, arrays = find_least(program, held, start), program.arrays(held)
+    near = {f"tile[{x}]": log(size) for x, size in (start or {}).items()}
+    other = solve(arrays, [{x: at for x, at in near.items() if x in arrays.variables}])
     theirs = {x: exp(other.values.get(f"tile[{x}]", log(low))) for x, (low, _) in bounds(program)}
     assert found is not None
     ours = point_of(program, found.sizes)
@@ -109,10 +111,31 @@ def test_the_optimum_is_proved():
         assert bound == pytest.approx(time.at(point), rel=LOOSE)
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_programs_that_are_not_convex_have_no_answer(sign):
-    """A negative coefficient of a size is for IPOPT; a constant that is saved is not."""
+@pytest.mark.parametrize("saved", [0.5, Signomial.symbol("x") * Signomial.symbol("x") * 0.01])
+@pytest.mark.parametrize("weight", [0.01, None])
+def test_sums_of_times_that_save_some_of_a_size_have_no_answer(weight, saved):
+    """They are for IPOPT; a constant that is saved is not, nor what a longest time saves."""
     x = Signomial.symbol("x")
-    time = 8 / x + (x - 1) * sign if sign < 0 else 8 / x - 0.5
-    program = Posynomials(variables={"x": (1.0, 9.0)}, times={"cost": time})
-    assert (find_least(program) is None) == (sign < 0)
+    times = {"cost": 8 / x + x - saved, "other": x}
+    program = Posynomials(variables={"x": (1.0, 9.0)}, times=times, weight=weight)
+    assert (find_least(program) is None) == (weight is None and isinstance(saved, Signomial))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "khw-c[h+r][w+s]-kcrs k=64 h=56 w=56 c=64 r=3 s=3",
+        "khw-c[2h+r][2w+s]-kcrs k=128 h=28 w=28 c=64 r=3 s=3",
+        "kh-c[h+4r]-kcr k=40 h=300 c=20 r=7",
+    ],
+)
+def test_programs_of_convolutions_end_where_ipopt_does(text):
+    """They are not convex: from each start it arrives, at a point as good as IPOPT's from there."""
+    spec, sizes = text.split(maxsplit=1)
+    setting = plan(spec, sizes, "i7-6700k", cache=False).setting
+    for choice in list_choices(setting)[::31]:
+        program = formulate(setting, choice)
+        assert any(c < 0 for one in program.limits.values() for _, c in one.terms)
+        for share in (0.05, 0.3, 0.7):
+            start = {x: low * (high / low) ** share for x, (low, high) in bounds(program)}
+            check_like_ipopt(program, start=start)

@@ -158,10 +158,10 @@ INTERIOR_ENDLESS = 1e30
 """What bounds the longest time."""
 
 START_SHARES = (0.3, 0.05, 0.7, 0.5, 0.15)
-"""Where IPOPT starts between the smallest tiles and the whole problem, in logarithms."""
+"""Where solvers start between the smallest tiles and the whole problem, in logarithms."""
 
 STARTS = 3
-"""Points that IPOPT starts from where the program is not convex, and tensors outgrow the second
+"""Points that solvers start from where the program is not convex, and tensors outgrow the second
 cache."""
 
 ROUNDED_OPTIMA = 4

@@ -110,6 +110,10 @@ class Access:
     """
     plain: bool = field(init=False, repr=False, compare=False)
     """Whether each axis is one letter, and each letter one axis."""
+    rows: tuple[tuple[str, int, int], ...] = field(init=False, repr=False, compare=False)
+    """If so, for each axis its letter, its extent, and bytes between positions, innermost first."""
+    whole: float = field(init=False, repr=False, compare=False)
+    """Bytes of the array, but no less than one."""
 
     def __post_init__(self) -> None:
         letters = dict.fromkeys(letter for axis in self.axes for _, letter in axis.terms)
@@ -126,7 +130,13 @@ class Access:
         object.__setattr__(self, "widened", tuple(found))
         ones = all(axis == Axis(((1, axis.terms[0][1]),)) for axis in self.axes if axis.terms)
         plain = ones and len(letters) == len(self.axes)
-        object.__setattr__(self, "plain", plain and not self.gathered and self.loaded is None)
+        plain = plain and not self.gathered and self.loaded is None
+        object.__setattr__(self, "plain", plain)
+        known = plain and len(self.shape) == len(self.axes)  # what is only in symbols has no shape
+        last = zip(letters, self.shape, self.pitches, strict=True) if known else ()
+        rows = [(letter, extent, self.element * pitch) for letter, extent, pitch in last]
+        object.__setattr__(self, "rows", tuple(rows[::-1]))
+        object.__setattr__(self, "whole", float(max(self.element * prod(self.shape), 1)))
 
     @property
     def contiguous(self) -> tuple[str, ...]:
@@ -229,7 +239,7 @@ class Access:
             contiguous = grows & (reach >= extent)
             pitch *= extent
         touched = _least(run + (line - corner) * (1 - contiguous), held * line)
-        return _least(elements / (self.element * held) * touched, float(max(pitch, 1)))
+        return _least(elements / (self.element * held) * touched, self.whole)
 
     def _touched_rows(self, box: Box, line: int, grid: Box | None) -> Size:
         """Return what `touched` does where each axis is one letter: the same in fewer steps."""
@@ -241,18 +251,18 @@ class Access:
         run: Size = float(self.element)
         contiguous: Any = True
         corner: Any = line
-        pitch = self.element
-        for letter, extent in zip(reversed(self.letters), reversed(self.shape), strict=True):
+        for letter, extent, pitch in self.rows:
+            if contiguous is False:  # and all that is further out is a multiple of this pitch
+                corner = divisor(corner, pitch)
+                break
             begins = pitch * (grid[letter] if grid is not None else 1)
             corner = divisor(corner, choose(contiguous, begins, pitch))
-            if contiguous is not False:
-                run = run * choose(contiguous, box[letter], 1)
-                contiguous = contiguous & (box[letter] >= extent)
-                contiguous = contiguous if isinstance(contiguous, np.ndarray) else bool(contiguous)
-            pitch *= extent
+            run = run * choose(contiguous, box[letter], 1)
+            contiguous = contiguous & (box[letter] >= extent)
+            contiguous = contiguous if isinstance(contiguous, np.ndarray) else bool(contiguous)
         parts = (line - corner) * (1 - contiguous)
         touched = _least(run + parts, run * (line / self.element))
-        return _least(elements / run * touched, float(max(pitch, 1)))
+        return _least(elements / run * touched, self.whole)
 
     def reached(self, box: Box) -> Size:
         """Return the bytes of the box of the array around all that iterations touch.

@@ -17,7 +17,7 @@ import numpy as np
 from tilesolve.model.access import Access, Box, Shared, Size, divisor
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Node
 from tilesolve.model.nest import tile_counts
-from tilesolve.model.walk import Position, Truth, choose
+from tilesolve.model.walk import Position, Truth, choose, find_last
 from tilesolve.packing.cover import CellSequence
 from tilesolve.solver.signomials import Signomial
 
@@ -86,6 +86,7 @@ class Chain:
                 self.buffers[node.access] = len(self.loops), node
         self._known: dict[tuple[int, int, bool], list[Size]] = {}
         self._latest: dict[tuple[int, int], list[Position]] = {}
+        self._last: dict[tuple[str, ...], list[Position]] = {}
 
     def _find_accesses(
         self,
@@ -202,6 +203,13 @@ class Chain:
             amount = choose(moved, amount * trips, amount)
         return amount
 
+    def last(self, letters: Sequence[str]) -> list[Position]:
+        """Return for each number of loops the last one of some letters that runs."""
+        key = tuple(letters)
+        if key not in self._last:
+            self._last[key] = find_last(self.runs, [letter in key for letter, _ in self.loops])
+        return self._last[key]
+
     def latest(self, number: int, line: int = 1) -> list[Position]:
         """Return for each number of loops the last of them that runs and moves an access.
 
@@ -211,15 +219,15 @@ class Chain:
         key = (number, line)
         if key not in self._latest:
             access = self.accesses[number]
-            found: list[Position] = [0]
-            for at, (letter, _) in enumerate(self.loops, start=1):
-                moves = self.runs[at - 1]
-                within = not self.tree.aligned and line > access.element
-                if within and letter in access.contiguous:
-                    step = access.stride(letter) * self._largest[at - 1][letter]
-                    moves = moves & collapse(2 * step > line)
-                indexes = letter in access.letters
-                found.append(choose(moves, at, found[-1]) if indexes else found[-1])
+            if self.tree.aligned or line <= access.element:
+                return self.last(access.letters)
+            counted = [letter in access.letters for letter, _ in self.loops]
+            moves = list(self.runs)
+            for at, (letter, _) in enumerate(self.loops):
+                if letter in access.contiguous:
+                    step = access.stride(letter) * self._largest[at][letter]
+                    moves[at] = moves[at] & collapse(2 * step > line)
+            found = find_last(moves, counted)
             self._latest[key] = found
         return self._latest[key]
 

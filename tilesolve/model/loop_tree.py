@@ -301,6 +301,7 @@ def copies_of(
     return tuple(found)
 
 
+@lru_cache(maxsize=512)
 def _ranks(problem: Problem) -> dict[str, int]:
     """Return for each letter its place in a call: sides, sums, batches."""
     roles = Roles.of_problem(problem)

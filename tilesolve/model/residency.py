@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,8 +16,8 @@ from tilesolve.model.loop_tree import Buffer
 from tilesolve.model.walk import Position, Rule, Truth, choose
 
 
-class Residency:
-    """Whether arrays stay in one cache between their uses.
+class Between:
+    """What comes between two uses of what inner loops touch, for all places with such lines.
 
     Between two uses of what the innermost loops touch, an LRU cache sees the rest of one round and
     the beginning of the next. Each array's tile counts once if the outermost of these loops moves
@@ -26,41 +26,142 @@ class Residency:
     arrives. A packed copy that is made again brings its source along.
     """
 
-    def __init__(self, chain: Chain, places: Sequence[LevelView], at: int) -> None:
-        self.chain, self.place, self.registers = chain, places[at], at == 0
-        line, number = self.place.line, range(len(chain.accesses))
-        near = [not at or at <= level_of(chain, t, places) for t in number]
+    def __init__(self, chain: Chain, line: int, near: Sequence[bool], *, refilled: bool) -> None:
+        """Find what so many loops touch.
+
+        Parameters
+        ----------
+        chain
+            The loops.
+        line
+            Bytes of a line of the places.
+        near
+            Of each access, whether its copy is what is read there.
+        refilled
+            Whether copies bring their sources along.
+        """
+        self.chain, number = chain, range(len(near))
         self.held = [footprints_at(chain, t, line, near=near[t]) for t in number]
         self.moved = [
             chain.latest(t, 1 if near[t] and t in chain.buffers else line) for t in number
         ]
-        # Registers hold the output's tile; the operands pass through the few that are left.
-        kept = self.held if at else self.held[:1]
-        self.whole = [sum(sizes) for sizes in zip(*kept, strict=True)]
         self.refills = {
-            t: (inside, chain.footprints(chain.accesses[t], self.place.line, largest=True))
+            t: (inside, chain.footprints(chain.accesses[t], line, largest=True))
             for t, (inside, buffer) in chain.buffers.items()
-            if at and buffer.layout != "prepared"
+            if refilled and buffer.layout != "prepared"
         }
         self.still = [
             [True, *(letter not in access.letters for letter, _ in chain.loops)]
             for access in chain.accesses
         ]
-        self._known: dict[tuple[int, int], Truth] = {}
+        self._views: dict[tuple[int, bool], _View] = {}
+        self._known: dict[tuple[int, int], tuple[Size, float, float]] = {}
+
+    @cached_property
+    def whole(self) -> list[Size]:
+        """What all arrays together have of so many loops."""
+        return [sum(sizes) for sizes in zip(*self.held, strict=True)]
+
+    def fits(self, inner: Position, outer: int, capacity: float) -> Truth:
+        """Return whether what comes between has so much room."""
+        key = (id(inner) if isinstance(inner, np.ndarray) else inner, outer)
+        if key not in self._known:
+            total = self._total(self._view(inner, in_call=outer < self.chain.call), outer)
+            ends = (total.min(), total.max()) if isinstance(total, np.ndarray) else (total, total)
+            self._known[key] = total, *ends
+        total, least, most = self._known[key]
+        if most <= capacity or least > capacity:
+            return bool(most <= capacity)
+        found: Truth = total <= capacity
+        return found
+
+    def _view(self, inner: Position, *, in_call: bool) -> _View:
+        """Return what is known of inner loops: outside of calls of no fewer than a call has."""
+        number = id(inner) if isinstance(inner, np.ndarray) else inner
+        if (number, in_call) not in self._views:
+            self._views[number, in_call] = _View(inner, 0 if in_call else self.chain.call)
+        return self._views[number, in_call]
+
+    def _total(self, view: _View, outer: int) -> Size:
+        """Return the bytes that come between two uses of what the inner loops touch."""
+        total: Size = 0.0
+        for t, held in enumerate(self.held):
+            touched = view.take(held)
+            again = view.is_within(self.moved[t][outer + 1]) & view.take(self.still[t])
+            if t not in self.refills:
+                total = total + (touched + again * touched)
+                continue
+            inside, source = self.refills[t]
+            far = view.take(source)
+            swept = held[inside] + far + again * far
+            made = self.chain.latest(t)[outer + 1] > inside
+            brought = choose(made, held[inside] + source[inside], touched + again * touched)
+            total = total + choose(view.inner > inside, swept, brought)
+        return total
+
+
+class _View:
+    """Loops counted from the statement outwards, how many may differ from nest to nest."""
+
+    def __init__(self, inner: Position, least: int) -> None:
+        """Keep the numbers of loops, and what picks values by them."""
+        self.given, self.inner = inner, inner
+        """What was given is kept, so that it can be known by its place in memory."""
+        self.low = self.high = 0
+        if isinstance(inner, np.ndarray):
+            self.low, self.high = max(least, int(inner.min())), max(least, int(inner.max()))
+            self.inner = np.maximum(inner, least) if self.low < self.high else self.low
+        else:
+            self.inner = self.low = self.high = max(least, inner)
+        self._masks = [self.inner >= number for number in range(self.low + 1, self.high + 1)]
+        self._taken: dict[int, tuple[Sequence[Any], Any]] = {}
+
+    def is_within(self, other: Position) -> Truth:
+        """Return whether another number of loops is larger."""
+        found: Truth = other > self.inner
+        return found
+
+    def take(self, values: Sequence[Any]) -> Any:  # noqa: ANN401
+        """Return values at these numbers."""
+        if self.low == self.high:
+            return values[self.low]
+        if id(values) not in self._taken:
+            found: Any = values[self.low]
+            for number, there in enumerate(self._masks, start=self.low + 1):
+                # Loops that leave a value alone have the same one before and after them.
+                if values[number] is not values[number - 1]:
+                    found = np.where(there, values[number], found)
+            self._taken[id(values)] = values, found
+        return self._taken[id(values)][1]
+
+
+class Residency:
+    """Whether arrays stay in one cache between their uses: if what comes between fits."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        places: Sequence[LevelView],
+        at: int,
+        known: dict[tuple[Any, ...], Between] | None = None,
+    ) -> None:
+        """Ask for one of several places; what comes between may be known for another one."""
+        self.chain, self.place, self.registers = chain, places[at], at == 0
+        near = tuple(not at or at <= level_of(chain, t, places) for t in range(len(chain.accesses)))
+        key, shared = (self.place.line, near, at > 0), {} if known is None else known
+        if key not in shared:
+            shared[key] = Between(chain, self.place.line, near, refilled=at > 0)
+        self.between = shared[key]
+        # Registers hold the output's tile; the operands pass through the few that are left.
+        self.whole = self.between.whole if at else self.between.held[0]
 
     def stays(self, inner: Position, outer: int) -> Truth:
         """Return whether what the inner loops touch is there when the outer one comes round."""
         if self.registers:
             # A call loads and stores its tile; nothing stays in registers from call to call.
-            return outer < self.chain.held and _at(inner)(self.whole) <= self.place.capacity
-        if outer >= self.chain.call:
-            inner = choose(inner > self.chain.call, inner, self.chain.call)
-        if isinstance(inner, np.ndarray):
-            return collapse(self._between(inner, outer) <= self.place.capacity)
-        if (inner, outer) not in self._known:
-            found = collapse(self._between(inner, outer) <= self.place.capacity)
-            self._known[inner, outer] = found
-        return self._known[inner, outer]
+            held = outer < self.chain.held
+            return held and _View(inner, 0).take(self.whole) <= self.place.capacity
+        return self.between.fits(inner, outer, self.place.capacity)
 
     def passes(self, inner: Position, outer: int) -> Truth:
         """Return whether what a call has read of the operands is there when the loop comes round.
@@ -75,8 +176,8 @@ class Residency:
         Its source has passed through beside it by then. If it is gone, what was packed is
         fetched once more, from farther out.
         """
-        inside, source = self.refills[t]
-        found: Truth = self.held[t][inside] + source[inside] <= self.place.capacity
+        inside, source = self.between.refills[t]
+        found: Truth = self.between.held[t][inside] + source[inside] <= self.place.capacity
         return found
 
     def keeps(self, t: int) -> Truth:
@@ -84,7 +185,7 @@ class Residency:
 
         Then it is written and read here, and only its source comes in.
         """
-        inside, source = self.refills[t]
+        inside, source = self.between.refills[t]
         found: Truth = self.whole[inside] + source[inside] <= self.place.capacity
         return found
 
@@ -101,24 +202,6 @@ class Residency:
         """Return whether sums come once, so that they are as wide as elements by then."""
         found: Truth = came < WHOLE_SUM_PASSES * whole
         return found
-
-    def _between(self, inner: Position, outer: int) -> Size:
-        """Return the bytes that come between two uses of what the inner loops touch."""
-        total: Size = 0.0
-        there = _at(inner)
-        for t, held in enumerate(self.held):
-            touched = there(held)
-            again = (self.moved[t][outer + 1] > inner) & there(self.still[t])
-            comes = touched + choose(again, touched, 0.0)
-            if t in self.refills:
-                inside, source = self.refills[t]
-                far = there(source)
-                swept = held[inside] + far + choose(again, far, 0.0)
-                made = self.chain.latest(t)[outer + 1] > inside
-                brought = choose(made, held[inside] + source[inside], comes)
-                comes = choose(inner > inside, swept, brought)
-            total = total + comes
-        return total
 
 
 class Listing3(Residency):
@@ -141,7 +224,15 @@ class TileResidency:
     So copies are there when they are first used, and none that is made for a farther store stays.
     """
 
-    def __init__(self, chain: Chain, places: Sequence[LevelView], at: int) -> None:
+    def __init__(
+        self,
+        chain: Chain,
+        places: Sequence[LevelView],
+        at: int,
+        known: dict[tuple[Any, ...], Between] | None = None,
+    ) -> None:
+        """Ask for one of several places."""
+        del known
         self.chain, self.registers, self.outermost = chain, at == 0, at + 1 == len(places)
         tiles = [chain.tiles[one.name] for one in places[: at + 1] if one.name in chain.tiles]
         self.tile, self.around_works = max(tiles, default=0), bool(tiles)
@@ -184,24 +275,6 @@ RESIDENCIES: Mapping[Rule, type[AnyResidency]] = {
     "tiles": TileResidency,
 }
 """What says by each rule what stays."""
-
-
-def _at(position: Position) -> Callable[[Sequence[Any]], Any]:
-    """Return what takes values at a position, which may differ from nest to nest."""
-    if not isinstance(position, np.ndarray) or not position.ndim:
-        return itemgetter(int(position))
-    low, high = int(position.min()), int(position.max())
-    others = [(number, position == number) for number in range(low + 1, high + 1)]
-
-    def taken(values: Sequence[Any]) -> Any:  # noqa: ANN401
-        found: Any = values[low]
-        for number, there in others:
-            # Loops that leave a value alone have the same one before and after them.
-            if values[number] is not found:
-                found = np.where(there, values[number], found)
-        return found
-
-    return taken
 
 
 def level_of(chain: Chain, t: int, places: Sequence[LevelView]) -> int:

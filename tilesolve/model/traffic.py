@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,14 @@ from tilesolve.model.access import Access, Box, Shared, Size
 from tilesolve.model.chain import Chain
 from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import LoopTree
-from tilesolve.model.residency import RESIDENCIES, AnyResidency, footprints_at, is_filled, level_of
+from tilesolve.model.residency import (
+    RESIDENCIES,
+    AnyResidency,
+    Between,
+    footprints_at,
+    is_filled,
+    level_of,
+)
 from tilesolve.model.walk import Position, Rule, Truth, choose, walk_loops
 
 Evicts = Callable[[Access, Box, LevelView], float]
@@ -99,8 +107,9 @@ def count_traffic(
     copied = {t: chain.copied(t) for t, (_, one) in chain.buffers.items() if is_filled(one)}
     sizes = {t: n * chain.buffers[t][1].holds.element for t, n in copied.items()}
     moved, volumes, packing = [], [], []
+    between: dict[tuple[Any, ...], Between] = {}
     for at, place in enumerate(places):
-        residency = RESIDENCIES[rule](chain, places, at)
+        residency = RESIDENCIES[rule](chain, places, at, between)
         came = _come(chain, places, at, residency, rule, evicts)
         extra: list[Size] = [0.0] * len(came)
         for t, size in sizes.items():
@@ -155,15 +164,26 @@ def _come(
     stays = residency.stays
     if chain.children:
         start = _start(chain, places, at, residency, rule, evicts)
-        return walk_loops(reads, chain.loops, mean, stays if at else _never, chain.runs, start)
+        return _walk(chain, reads, mean, stays if at else _never, start)
     if at and evicts is None:
-        return walk_loops(reads, chain.loops, mean, stays, chain.runs)
+        return _walk(chain, reads, mean, stays)
     if at:
         alone = [_unless(stays, chain, one, places[at], evicts) for one in reads]
         each = zip(reads, mean, alone, strict=True)
-        return [walk_loops([one], chain.loops, [n], own, chain.runs)[0] for one, n, own in each]
-    came = walk_loops(reads[:1], chain.loops, mean[:1], stays, chain.runs)
-    return came + walk_loops(reads[1:], chain.loops, mean[1:], residency.passes, chain.runs)
+        return [_walk(chain, [one], [n], own)[0] for one, n, own in each]
+    came = _walk(chain, reads[:1], mean[:1], stays)
+    return came + _walk(chain, reads[1:], mean[1:], residency.passes)
+
+
+def _walk(
+    chain: Chain,
+    reads: Sequence[Access | Shared],
+    mean: Sequence[Sequence[Size]],
+    stays: Callable[[Position, int], Truth | float],
+    start: Sequence[Size] | None = None,
+) -> list[Size]:
+    """Return the bytes of some accesses that come in over the loops of a chain."""
+    return walk_loops(reads, chain.loops, mean, stays, chain.runs, start, chain.last)
 
 
 def _never(inner: Position, outer: int) -> Truth:

@@ -68,6 +68,20 @@ def blend(share: Truth | float, yes: Q, no: Q) -> Q:
     return choose(share, yes, no)
 
 
+def find_last(runs: Sequence[Truth], counted: Sequence[bool]) -> list[Position]:
+    """Return for each number of loops the last of them that runs, of those that count.
+
+    Examples
+    --------
+    >>> find_last([True, False, True], [True, True, False])
+    [0, 1, 1, 1]
+    """
+    found: list[Position] = [0]
+    for after, (running, counts) in enumerate(zip(runs, counted, strict=True), start=1):
+        found.append(choose(running, after, found[-1]) if counts else found[-1])
+    return found
+
+
 def walk_loops(
     accesses: Sequence[_Moved],
     loops: Sequence[tuple[str, Q]],
@@ -75,6 +89,7 @@ def walk_loops(
     stays: Callable[[Position, int], Truth | float],
     runs: Sequence[Truth] | None = None,
     start: Sequence[Q] | None = None,
+    last: Callable[[Sequence[str]], Sequence[Position]] | None = None,
 ) -> list[Q]:
     """Return how much of each tensor one level takes in over a nest.
 
@@ -90,10 +105,12 @@ def walk_loops(
         Whether what the first so many loops touch is still there when a loop, given by its
         number, comes round to its next trip; or how much of it is.
     runs
-        Whether each loop runs more than once, which all do by default; one that does not
-        changes nothing.
+        Whether each loop runs more than once, which all do by default; one that does not has one
+        trip, and changes nothing.
     start
         How much of each what the innermost loop does takes in; its footprint if None.
+    last
+        What `find_last` returns for the loops of some letters, where that is known.
 
     Examples
     --------
@@ -107,24 +124,27 @@ def walk_loops(
     [10.0, 500.0, 500.0]
     """
     moved = [sizes[0] for sizes in footprints] if start is None else list(start)
-    last: list[Position] = [0] * len(accesses)
-    letters = [frozenset(one.letters) for one in accesses]
-    inside: Position = 0
-    for position, (letter, trips) in enumerate(loops):
-        whole = stays(inside, position)
-        running = True if runs is None else runs[position]
-        after = position + 1
-        for t, sizes in enumerate(footprints):
-            if letter in letters[t]:
-                # While everything so far is still there, only what is new to the grown box
-                # comes in: for a plain subscript the trip count, for an affine one less.
-                grown = sizes[position + 1]
-                if whole is not True:
-                    grown = blend(whole, grown, _times(moved[t], trips))
-                moved[t] = grown if running is True else choose(running, grown, moved[t])
-                last[t] = after if running is True else choose(running, after, last[t])
-            # What a tensor's outermost inner loop touches comes between two of its uses.
-            elif (stay := stays(last[t], position)) is not True:
-                moved[t] = blend(stay, moved[t], _times(moved[t], trips))
-        inside = after if running is True else choose(running, after, inside)
+    running = [True] * len(loops) if runs is None else runs
+
+    def find(letters: Sequence[str]) -> Sequence[Position]:
+        return find_last(running, [letter in letters for letter, _ in loops])
+
+    found = last or find
+    inside, own = found([letter for letter, _ in loops]), [found(one.letters) for one in accesses]
+    for position, ((letter, trips), run) in enumerate(zip(loops, running, strict=True)):
+        whole: Truth | float | None = None
+        for t, (access, sizes) in enumerate(zip(accesses, footprints, strict=True)):
+            if letter not in access.letters:
+                # What a tensor's outermost inner loop touches comes between two of its uses.
+                stay = stays(own[t][position], position)
+                if stay is not True:
+                    moved[t] = blend(stay, moved[t], _times(moved[t], trips))
+                continue
+            # While everything so far is still there, only what is new to the grown box
+            # comes in: for a plain subscript the trip count, for an affine one less.
+            if whole is None:
+                whole = stays(inside[position], position)
+                if not isinstance(whole, float):
+                    whole = whole & run
+            moved[t] = blend(whole, sizes[position + 1], _times(moved[t], trips))
     return moved

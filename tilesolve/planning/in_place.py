@@ -44,5 +44,6 @@ def _spreads(lines: NDArray[np.int64], machine: Machine) -> bool:
     if nearest is None or nearest.capacity is None or nearest.ways is None:
         return True
     sets = max(1, nearest.capacity // (nearest.line * nearest.ways))
-    _, counts = np.unique(lines % sets, return_counts=True)
-    return bool(counts.max() <= nearest.ways or len(counts) >= min(sets, len(lines)) / 2)
+    counts = np.bincount((lines % sets).astype(np.int64))
+    spread = np.count_nonzero(counts) >= min(sets, len(lines)) / 2
+    return bool(counts.max() <= nearest.ways or spread)

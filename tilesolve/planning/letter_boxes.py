@@ -371,8 +371,9 @@ def _box(
         least = waste.min()
         if np.isfinite(least):
             equals = [{i: int(sides[i][at]) for i in some} for at in np.flatnonzero(waste == least)]
-            best = min(equals, key=lambda one: _preference(problem, one, others, line))
-            found |= best
+            if len(equals) > 1:
+                equals.sort(key=lambda one: _preference(problem, one, others, line))
+            found |= equals[0]
     return tuple(found[i] for i in letters)
 
 

@@ -78,7 +78,8 @@ class Setting:
         """
         problem = self.fused.problem
         found = list(accesses_of(problem))
-        found[0] = replace(found[0], element=problem.sum_itemsize)
+        if found[0].element != problem.sum_itemsize:
+            found[0] = replace(found[0], element=problem.sum_itemsize)
         names = [place.name for place in self.places]
         for number, holds, layout, place in copies_of(problem, self.packed, self.kinds):
             near = place is not None and level <= names.index(place)
@@ -88,11 +89,13 @@ class Setting:
 
     def smallest(self, index: str, level: int = 0) -> int:
         """Return the least tile of an index: the register tile's side, or that of a level."""
-        fused, sizes = self.fused, self.fused.problem.sizes
-        side = {fused.rows: self.microkernel.rows, fused.columns: self.microkernel.columns}
-        least = side.get(index, 1)
-        if level:
+        fused, least = self.fused, 1
+        if index == fused.columns:
+            least = self.microkernel.columns
+        elif index == fused.rows:
+            least = self.microkernel.rows
+        if level and self.runs:
             least = max(least, dict(self.runs).get(index, 1))
-        if level == self.levels:
+        if level == self.levels and self.lines:
             least = max(least, dict(self.lines).get(index, 1))
-        return min(least, sizes[index])
+        return min(least, dict(fused.problem.extents)[index])

@@ -50,7 +50,7 @@ class Search:
         By how many percent the time falls when a bandwidth, a capacity or the arithmetic
         grows by one percent, as pairs.
     spread
-        Relative difference between the starts of IPOPT; 0 where one is enough.
+        Relative difference between several starts; 0 where one is enough.
     integral
         Seconds of the integer class tiles, before they became boxes.
     priced

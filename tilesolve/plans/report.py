@@ -303,7 +303,7 @@ def _search(solution: Solution, search: Search) -> Iterator[str]:
         f"as boxes, in lines {format_duration(solution.cost.seconds)}"
     )
     if search.spread:
-        yield f"the starts of IPOPT differ by {search.spread:.2%}: the program is not convex"
+        yield f"the starts differ by {search.spread:.2%}: the program is not convex"
     if search.runner_up:
         choice, seconds = search.runner_up
         around = ", ".join(first or "-" for first in choice)

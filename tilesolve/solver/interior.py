@@ -1,8 +1,9 @@
-"""A primal-dual interior point for programs of posynomials, with nothing to load and to compile.
+"""A primal-dual interior point for programs of signomials, with nothing to load and to compile.
 
-In logarithms of sizes the limits of such a program are convex, and so are times that are bounded by
-a variable one. Each step is Newton's on the equations of optimality with a share of the present gap
-in the place of zero, solved for the variables alone.
+In logarithms of sizes limits of posynomials are convex, and so are times that are bounded by a
+variable one. What signomials take off is added to what bounds them. Each step is Newton's on the
+equations of optimality with a share of the present gap in the place of zero, solved for the
+variables alone; what is concave is left out of it where it would lead to no minimum.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tilesolve.constants.policy import (
     INTERIOR_WHOLE_STEP,
 )
 from tilesolve.solver.posynomial import Posynomials
-from tilesolve.solver.signomials import Signomial
+from tilesolve.solver.signomials import Powers, Signomial
 
 Vector = NDArray[np.float64]
 
@@ -57,12 +58,12 @@ def find_least(
     held: Mapping[str, float] | None = None,
     start: Mapping[str, float] | None = None,
 ) -> Optimum | None:
-    """Return the optimum of a program; None where it is not convex, or where this does not arrive.
+    """Return an optimum of a program, a local one if it is not convex; None where none is reached.
 
     Parameters
     ----------
     program
-        What is minimised. But for a constant in a time, no coefficient may be negative.
+        What is minimised. Where the sum of times is, no coefficient but a constant is negative.
     held
         Seconds that some times may take, instead of being minimised.
     start
@@ -98,6 +99,10 @@ class _Shape:
         The first term of each sum, and the sum of each term.
     saved
         What each sum's constant takes off: it is added to what bounds the sum.
+    less_powers, less_logs
+        Of each term that a sum takes off, which is added to what bounds it, too.
+    less
+        Which sum each of these terms belongs to: a row for each sum.
     bounds
         What each sum may be at most; NaN where the variable time bounds it.
     opens
@@ -118,6 +123,9 @@ class _Shape:
     begins: NDArray[np.intp]
     sums: NDArray[np.intp]
     saved: Vector
+    less_powers: Vector
+    less_logs: Vector
+    less: Vector
     bounds: Vector
     opens: NDArray[np.bool_]
     pairs: tuple[tuple[int, int], ...]
@@ -127,7 +135,7 @@ class _Shape:
 
     @classmethod
     def of(cls, program: Posynomials, held: Mapping[str, float]) -> _Shape | None:
-        """Return the arrays; None where a coefficient is negative, or a sum has no terms."""
+        """Return the arrays; None where a sum has no terms, or times that are added save some."""
         sums: list[tuple[str, Signomial, float]] = []
         for name, time in program.times.items():
             scaled = time * (1 / program.unit)
@@ -141,40 +149,40 @@ class _Shape:
         occurring |= {symbol for pair in program.nested for symbol in pair}
         names = tuple(name for name in program.variables if name in occurring)
         at = {name: number for number, name in enumerate(names)}
-        powers: list[Vector] = []
-        logs: list[float] = []
+        more, less = _Terms(at), _Terms(at)
         begins: list[int] = []
         saved: list[float] = []
-        for _, one, _ in sums:
-            begins.append(len(logs))
+        for number, (_, one, _) in enumerate(sums):
+            begins.append(len(more.logs))
             saved.append(max(0.0, -dict(one.terms).get((), 0.0)))
             for symbols, coefficient in one.terms:
-                if coefficient < 0 and not symbols:
-                    continue
-                if not 0 < coefficient < np.inf:
+                if not abs(coefficient) < np.inf:
                     return None
-                row = np.zeros(len(names))
-                for symbol, power in symbols:
-                    row[at[symbol]] = power
-                powers.append(row)
-                logs.append(log(coefficient))
-            if len(logs) == begins[-1]:
+                if coefficient > 0:
+                    more.add(number, symbols, coefficient)
+                elif symbols:
+                    less.add(number, symbols, -coefficient)
+            if len(more.logs) == begins[-1]:
                 return None
+        if program.weight is None and less.logs:
+            return None
         if not sums or not names:
             return None
         sides = np.log([program.variables[name] for name in names])
-        lengths = np.diff([*begins, len(logs)])
         bounds = np.array([bound for _, _, bound in sums])
         nested = tuple(f"nested[{one},{other}]" for one, other in program.nested)
         return cls(
             names,
             sides[:, 0],
             sides[:, 1],
-            np.array(powers),
-            np.array(logs),
+            np.array(more.powers),
+            np.array(more.logs),
             np.array(begins),
-            np.repeat(np.arange(len(sums)), lengths),
+            np.array(more.sums),
             np.array(saved),
+            np.array(less.powers).reshape(-1, len(names)),
+            np.array(less.logs),
+            np.equal.outer(np.arange(len(sums)), less.sums) * 1.0,
             bounds,
             np.isnan(bounds),
             tuple((at[one], at[other]) for one, other in program.nested),
@@ -182,6 +190,26 @@ class _Shape:
             program.unit,
             program.weight,
         )
+
+
+class _Terms:
+    """Terms of sums as they are collected."""
+
+    def __init__(self, at: Mapping[str, int]) -> None:
+        """Begin with the number of each variable."""
+        self.at = at
+        self.powers: list[list[float]] = []
+        self.logs: list[float] = []
+        self.sums: list[int] = []
+
+    def add(self, number: int, symbols: Powers, coefficient: float) -> None:
+        """Add a term of a sum, given its number."""
+        row = [0.0] * len(self.at)
+        for symbol, power in symbols:
+            row[self.at[symbol]] = power
+        self.powers.append(row)
+        self.logs.append(log(coefficient))
+        self.sums.append(number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,9 +221,11 @@ class _Look:
     objective, gradient
         Of what is minimised.
     limits, slopes
-        What may not exceed 0, and its gradients.
+        What may not exceed 0, and its gradients: sums, pairs, lower bounds, upper bounds.
     hessian
-        Of the objective and of the limits, each times its multiplier.
+        Of the objective and of the limits, each times its multiplier, as far as it is convex.
+    concave
+        The rest of it; None for none.
     """
 
     objective: float
@@ -203,36 +233,43 @@ class _Look:
     limits: Vector
     slopes: Vector
     hessian: Vector
+    concave: Vector | None
 
 
 class _Newton:
     """The iterates: logarithms of sizes and the longest time, slacks, and multipliers."""
 
     def __init__(self, shape: _Shape, start: Mapping[str, float]) -> None:
-        self.shape, self.timed, self.size = shape, shape.weight is not None, len(shape.names)
-        width = shape.high - shape.low
-        middle = shape.low + width / 2
+        self.shape, self.timed = shape, shape.weight is not None
+        middle = shape.low + (shape.high - shape.low) / 2
         given = [
             log(start[x]) if x in start else at for x, at in zip(shape.names, middle, strict=True)
         ]
         # Bounds are kept strictly from the beginning on; limits need not be.
-        self.x = np.clip(
-            given, shape.low + INTERIOR_INSIDE * width, shape.high - INTERIOR_INSIDE * width
-        )
-        self.low, self.high = shape.low, shape.high
+        inside = INTERIOR_INSIDE * (shape.high - shape.low)
+        self.x = np.clip(given, shape.low + inside, shape.high - inside)
+        self.powers, low, high = shape.powers, shape.low, shape.high
         if self.timed:
-            totals = np.exp(self._sums(self.x)[0])
-            longest = (totals - shape.saved)[shape.opens].max()
+            longest = (self._sums()[0] - shape.saved)[shape.opens].max()
             self.x = np.append(self.x, 2 * max(longest, INTERIOR_INSIDE))
-            self.low, self.high = np.append(self.low, 0.0), np.append(self.high, INTERIOR_ENDLESS)
+            self.powers = np.column_stack([shape.powers, np.zeros(len(shape.powers))])
+            self.less_powers = np.column_stack([shape.less_powers, 0.0 * shape.less_logs])
+            low, high = np.append(low, 0.0), np.append(high, INTERIOR_ENDLESS)
+        self.opens = shape.opens * 1.0
+        self.room = np.where(shape.opens, 0.0, shape.bounds) + shape.saved
+        """What bounds each sum, beside the time where that is what is minimised."""
         self.rows = np.flatnonzero(~shape.opens | self.timed)
-        self.pairs = np.zeros((len(shape.pairs), len(self.x)))
-        for row, (one, other) in zip(self.pairs, shape.pairs, strict=True):
+        pairs = np.zeros((len(shape.pairs), len(self.x)))
+        for row, (one, other) in zip(pairs, shape.pairs, strict=True):
             row[one], row[other] = 1.0, -1.0
-        self.duals = np.zeros(len(self.rows) + len(self.pairs))
-        self.slacks = np.maximum(-self._look().limits, INTERIOR_SLACK)
+        each = np.eye(len(self.x))
+        self.lines = np.vstack([pairs, -each, each])
+        self.ends = np.concatenate([np.zeros(len(pairs)), -low, high])
+        count = len(self.rows) + len(pairs)
+        self.duals = np.zeros(len(self.rows) + len(self.lines))
+        self.slacks = -self._look().limits
+        self.slacks[:count] = np.maximum(self.slacks[:count], INTERIOR_SLACK)
         self.duals = 1 / self.slacks
-        self.below, self.above = 1 / (self.x - self.low), 1 / (self.high - self.x)
 
     def run(self) -> Optimum | None:
         """Make steps until the equations hold; None if they do not in the end."""
@@ -240,25 +277,23 @@ class _Newton:
         with np.errstate(all="ignore"):
             for step in range(INTERIOR_STEPS):
                 look = self._look()
-                under, over = self.x - self.low, self.high - self.x
-                missed = look.limits + self.slacks
-                gap = self.slacks @ self.duals + under @ self.below + over @ self.above
-                wrong = look.gradient + look.slopes.T @ self.duals - self.below + self.above
+                missed, gap = look.limits + self.slacks, float(self.slacks @ self.duals)
+                wrong = look.gradient + self.duals @ look.slopes
                 if (
                     gap <= INTERIOR_GAP * max(look.objective, 1.0)
-                    and abs(missed).max(initial=0.0) <= INTERIOR_RESIDUAL
+                    and abs(missed).max() <= INTERIOR_RESIDUAL
                     and abs(wrong).max() <= INTERIOR_RESIDUAL * (1 + abs(look.gradient).max())
                 ):
                     return self._optimum(step)
                 # A gap that closes before limits are met would hold back all further steps.
-                aim = max(share * gap, INTERIOR_LEAST_GAP) / (len(self.slacks) + 2 * len(self.x))
+                aim = max(share * gap, INTERIOR_LEAST_GAP) / len(self.slacks)
                 ratios = self.duals / self.slacks
-                matrix = look.hessian + (look.slopes.T * ratios) @ look.slopes
-                matrix[np.diag_indices(len(self.x))] += self.below / under + self.above / over
-                side = aim / under - aim / over - look.gradient
-                side -= look.slopes.T @ (aim / self.slacks + ratios * missed)
+                matrix = _make_convex(
+                    look.hessian + (look.slopes.T * ratios) @ look.slopes, look.concave
+                )
+                side = -look.gradient - (aim / self.slacks + ratios * missed) @ look.slopes
                 try:
-                    move = np.linalg.solve(matrix, side)
+                    move: Vector = np.asarray(np.linalg.solve(matrix, side), np.float64)
                 except np.linalg.LinAlgError:
                     return None
                 if not np.isfinite(move).all():
@@ -268,73 +303,71 @@ class _Newton:
 
     def _go(self, move: Vector, look: _Look, missed: Vector, aim: float) -> float:
         """Move as far as all stays positive; return the share of the step."""
-        under, over = self.x - self.low, self.high - self.x
         slacks = -missed - look.slopes @ move
         duals = (aim - self.duals * slacks) / self.slacks - self.duals
-        below = (aim - self.below * move) / under - self.below
-        above = (aim + self.above * move) / over - self.above
-        far = _reach((self.slacks, slacks), (under, move), (over, -move))
-        dual = _reach((self.duals, duals), (self.below, below), (self.above, above))
+        far, dual = _reach(self.slacks, slacks), _reach(self.duals, duals)
         self.x = self.x + far * move
         self.slacks = self.slacks + far * slacks
         self.duals = self.duals + dual * duals
-        self.below, self.above = self.below + dual * below, self.above + dual * above
         return min(far, dual)
 
-    def _sums(self, x: Vector) -> tuple[Vector, Vector, Vector]:
-        """Return the logarithm of each sum, its gradient, and each term's share of it."""
-        shape = self.shape
-        terms = shape.powers @ x[: self.size] + shape.logs
-        highest = np.maximum.reduceat(terms, shape.begins)
-        parts = np.exp(terms - highest[shape.sums])
-        totals = np.add.reduceat(parts, shape.begins)
-        shares = parts / totals[shape.sums]
-        slopes = np.add.reduceat(shares[:, None] * shape.powers, shape.begins, axis=0)
-        return highest + np.log(totals), slopes, shares
+    def _sums(self) -> tuple[Vector, Vector, Vector]:
+        """Return each sum, the gradient of its logarithm, and each term's share of it."""
+        begins, sums = self.shape.begins, self.shape.sums
+        parts = np.exp(self.powers @ self.x + self.shape.logs)
+        totals = np.add.reduceat(parts, begins)
+        shares = parts / totals[sums]
+        return totals, np.add.reduceat(shares[:, None] * self.powers, begins, axis=0), shares
 
     def _look(self) -> _Look:
         """Return what the program is like at the present point."""
-        shape, x, size = self.shape, self.x, self.size
-        values, sums, shares = self._sums(x)
-        weights = np.zeros(len(values))  # of each logarithm of a sum
-        weights[self.rows] = self.duals[: len(self.rows)]
-        totals = np.where(shape.opens, np.exp(values), 0.0)
-        gradient, hessian = np.zeros(len(x)), np.zeros((len(x), len(x)))
-        slopes = np.zeros((len(values), len(x)))
-        slopes[:, :size] = sums
-        if shape.weight is not None:
-            # Each open sum is at most the time; all of them together count a little beside it.
-            extra = totals * (shape.weight / np.count_nonzero(shape.opens))
-            objective, gradient[-1] = float(x[-1] + extra.sum()), 1.0
-            room = np.where(shape.opens, x[-1], shape.bounds) + shape.saved
-            slopes[:, -1] = np.where(shape.opens, -1 / room, 0.0)
-            hessian[-1, -1] = weights @ slopes[:, -1] ** 2
+        shape, rows = self.shape, self.rows
+        totals, sums, shares = self._sums()
+        room = self.room + self.opens * (self.x[-1] if self.timed else 1.0)
+        weights = np.zeros(len(totals))  # of each logarithm of a sum
+        weights[rows] = self.duals[: len(rows)]
+        # Each open sum is at most the time, and all of them together count a little beside it; or
+        # the logarithm of their sum is minimised.
+        extra = totals * self.opens
+        scale = 1 / extra.sum() if shape.weight is None else shape.weight / self.opens.sum()
+        extra *= scale
+        gradient = extra @ sums
+        hessian = (self.powers.T * ((weights + extra)[shape.sums] * shares)) @ self.powers
+        hessian -= (sums.T * weights) @ sums
+        objective, concave = 1.0, None
+        if not self.timed:
+            hessian -= np.outer(gradient, gradient)
+        elif not len(shape.less_logs):
+            objective, gradient[-1] = float(self.x[-1] + extra.sum()), 1.0
+            sums[:, -1] = -self.opens / room
+            hessian[-1, -1] = weights @ sums[:, -1] ** 2
         else:
-            extra = totals / totals.sum()  # the logarithm of their sum is minimised
-            objective, room = 1.0, np.where(shape.opens, 1.0, shape.bounds) + shape.saved
-        gradient[:size] = extra @ sums
-        curved = (shape.powers.T * ((weights + extra)[shape.sums] * shares)) @ shape.powers
-        curved -= (sums.T * weights) @ sums
-        if shape.weight is None:
-            curved -= np.outer(gradient, gradient)
-        hessian[:size, :size] = curved
-        limits = np.concatenate([(values - np.log(room))[self.rows], self.pairs @ x])
-        return _Look(
-            objective, gradient, limits, np.vstack([slopes[self.rows], self.pairs]), hessian
-        )
+            parts = np.exp(self.less_powers @ self.x + shape.less_logs)
+            saved, slopes = shape.less @ parts, (shape.less * parts) @ self.less_powers
+            room = room + saved
+            objective = float(self.x[-1] + extra.sum() - scale * self.opens @ saved)
+            gradient -= scale * self.opens @ slopes
+            gradient[-1], slopes[:, -1] = 1.0, self.opens
+            slopes /= room[:, None]
+            hessian += (slopes.T * weights) @ slopes
+            curved = ((weights / room + scale * self.opens) @ shape.less) * parts
+            concave = -(self.less_powers.T * curved) @ self.less_powers
+            sums -= slopes
+        limits = np.concatenate([np.log(totals / room)[rows], self.lines @ self.x - self.ends])
+        bounded = np.concatenate([sums[rows], self.lines])
+        return _Look(objective, gradient, limits, bounded, hessian, concave)
 
     def _optimum(self, steps: int) -> Optimum:
         """Return the point, with multipliers of sums as they are, not of their logarithms."""
         shape = self.shape
-        values = self._sums(self.x)[0]
-        totals = np.exp(values)
+        totals = self._sums()[0]
         whole = 1.0 if self.timed else totals[shape.opens].sum()
         count = len(self.rows)
         of_sums = -self.duals[:count] * whole / totals[self.rows]
         found = dict(zip([shape.constraints[row] for row in self.rows], of_sums, strict=True))
-        pairs = -self.duals[count:] * whole
-        found |= dict(zip(shape.constraints[len(values) :], pairs, strict=True))
-        sizes = np.clip(np.exp(self.x[: self.size]), np.exp(shape.low), np.exp(shape.high))
+        pairs = -self.duals[count : count + len(shape.pairs)] * whole
+        found |= dict(zip(shape.constraints[len(totals) :], pairs, strict=True))
+        sizes = np.clip(np.exp(self.x[: len(shape.names)]), np.exp(shape.low), np.exp(shape.high))
         return Optimum(
             dict(zip(shape.names, sizes.tolist(), strict=True)),
             {name: float(one) for name, one in found.items()},
@@ -342,7 +375,18 @@ class _Newton:
         )
 
 
-def _reach(*pairs: tuple[Vector, Vector]) -> float:
+def _make_convex(matrix: Vector, concave: Vector | None) -> Vector:
+    """Return a matrix with its concave part where that leaves it convex, else without it."""
+    if concave is None:
+        return matrix
+    try:
+        np.linalg.cholesky(matrix + concave)
+    except np.linalg.LinAlgError:
+        return matrix
+    return matrix + concave
+
+
+def _reach(values: Vector, steps: Vector) -> float:
     """Return the share of steps, one at most, that leaves all values some of what they have."""
-    worst = max(float((-step / value).max(initial=0.0)) for value, step in pairs)
+    worst = float((-steps / values).max())
     return min(1.0, INTERIOR_REACH / worst) if worst > 0 else 1.0

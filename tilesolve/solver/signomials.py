@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 Powers = tuple[tuple[str, int], ...]
 """A monomial's symbols and their nonzero powers, sorted by symbol."""
@@ -75,7 +76,7 @@ class Signomial:
             return Signomial(((_merge(left, right), a * b),))
         product: dict[Powers, float] = {}
         for left, a in self.terms:
-            for right, b in Signomial.of(other).terms:
+            for right, b in other.terms:
                 powers = _merge(left, right)
                 product[powers] = product.get(powers, 0.0) + a * b
         return Signomial(tuple(sorted((p, c) for p, c in product.items() if c)))
@@ -151,6 +152,7 @@ class Signomial:
         return " + ".join(_text(p, c) for p, c in reversed(self.terms)).replace("+ -", "- ") or "0"
 
 
+@lru_cache(maxsize=4096)
 def _merge(left: Powers, right: Powers) -> Powers:
     if not left or not right:
         return left or right

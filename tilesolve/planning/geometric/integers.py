@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import ceil, floor
 
 import numpy as np
@@ -34,11 +35,11 @@ from tilesolve.model.score import score_times
 from tilesolve.planning.geometric.tilings import (
     Chain,
     Integral,
-    best_of,
+    Prices,
+    Product,
     feasible,
     groups_of,
     integral_of,
-    tilings_of,
     times_of,
 )
 from tilesolve.planning.setting import Choice, Setting
@@ -66,56 +67,54 @@ def repair(
     SolverError
         If not even the smallest tiles keep all limits.
     """
-    as_solved, wide = replace(setting, overlap=TIE_WEIGHT), _wide_options(setting, choice, tiles)
-    nearest = _search(as_solved, choice, tiles, wide)
+    prices, wide = Prices(setting, choice), _wide_options(setting, choice, tiles)
+    nearest = _search(prices, tiles, wide)
     if not np.isfinite(nearest.times).all():
         raise SolverError(
             "not even the smallest tiles fit the machine's levels: "
             + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
         )
-    best = _find_least_score(setting, choice, wide, nearest)
+    best = _find_least_score(prices, wide, nearest)
     fastest, least = (
-        integral_of(setting, choice, one.tiling, one.times, best.priced) for one in (nearest, best)
+        integral_of(setting, choice, one.tiling, one.times, prices.count) for one in (nearest, best)
     )
     return fastest, least
 
 
 def _search(
-    setting: Setting,
-    choice: Choice,
-    tiles: Mapping[str, float],
-    wide: Mapping[str, Sequence[Chain]],
+    prices: Prices, tiles: Mapping[str, float], wide: Mapping[str, Sequence[Chain]]
 ) -> _Best:
     """Return the best tiling near continuous tile sizes; its times are infinite if none fits.
 
     Wide options are chains around these sizes, see `_wide_options`.
     """
+    setting, choice = prices.setting, prices.choice
     indices = setting.fused.problem.spec.letters
     trivial = trivial_tilings(setting)
-    best = _Best(*best_of(setting, choice, trivial))
-    for share in SHRINK_FACTORS:
+    best = _best_of(prices, trivial, TIE_WEIGHT)
+    # All wide options at once hold all that are looked at first.
+    shares = SHRINK_FACTORS if len(groups_of(wide)) > 1 else ()
+    for share in shares:
         near = {i: _chains_near(setting, choice, tiles, i, [share]) for i in indices}
-        best = _improve(setting, choice, best, near)
+        best = _improve(prices, best, near, TIE_WEIGHT)
         if best.tiling not in trivial:
             break
     before = float("inf")
     while best.score < before * (1 - ROUND_GAIN):
         before = best.score
-        best = _improve(setting, choice, best, wide)
+        best = _improve(prices, best, wide, TIE_WEIGHT)
     for index in (i for i, _ in setting.even if i in setting.fused.reduced):
-        even = _best_even(setting, choice, best, wide, index)
-        taken = even if even.score <= best.score * (1 + RAGGED_CONCESSION) else best
-        best = replace(taken, priced=even.priced)
+        even = _best_even(prices, best, wide, index)
+        best = even if even.score <= best.score * (1 + RAGGED_CONCESSION) else best
     return best
 
 
-def _find_least_score(
-    setting: Setting, choice: Choice, wide: Mapping[str, Sequence[Chain]], nearest: _Best
-) -> _Best:
+def _find_least_score(prices: Prices, wide: Mapping[str, Sequence[Chain]], nearest: _Best) -> _Best:
     """Return the tiling of least score around one of least time, whose sums are cut as evenly.
 
     Shorter sums leave room for wider tiles, which move less.
     """
+    setting = prices.setting
     options, even = dict(wide), dict(setting.even)
     for index in setting.fused.reduced:
         chain = nearest.tiling[index]
@@ -123,9 +122,10 @@ def _find_least_score(
             options[index] = [chain, *_even_chains(setting, index, chain, even[index])]
         else:
             options[index] = [*options[index], *_shorter_chains(setting, index, chain)]
-    priced = nearest.priced
-    found = _Best(*best_of(setting, choice, [nearest.tiling, *trivial_tilings(setting)]))
-    return _improve(setting, choice, replace(found, priced=priced + found.priced), options)
+    trivial = _best_of(prices, trivial_tilings(setting), setting.overlap)
+    again = _Best(nearest.tiling, nearest.times, score_times(nearest.times, setting.overlap))
+    found = min(again, trivial, key=lambda one: one.score)
+    return _improve(prices, found, options, setting.overlap)
 
 
 def _wide_options(
@@ -139,30 +139,37 @@ def _wide_options(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Best:
-    """The best tiling so far, its times and its score, and how many were priced."""
+    """The best tiling so far, its times and its score."""
 
     tiling: dict[str, Chain]
     times: NDArray[np.float64]
     score: float
-    priced: int
+
+
+def _best_of(prices: Prices, tilings: Sequence[Mapping[str, Chain]], overlap: float) -> _Best:
+    """Return the best of a few tilings."""
+    alone = [Product.of(tiling, {}, ()) for tiling in tilings]
+    return min((_least(prices, one, overlap) for one in alone), key=lambda one: one.score)
+
+
+def _least(prices: Prices, tilings: Product, overlap: float) -> _Best:
+    """Return the best tiling of a product."""
+    times = prices.times(tilings)
+    scores = score_times(times, overlap)
+    at = int(np.argmin(scores))
+    return _Best(tilings.tiling(at), times[:, at], float(scores[at]))
 
 
 def _improve(
-    setting: Setting,
-    choice: Choice,
-    best: _Best,
-    options: Mapping[str, Sequence[Chain]],
-    around: Mapping[str, Chain] | None = None,
+    prices: Prices, best: _Best, options: Mapping[str, Sequence[Chain]], overlap: float
 ) -> _Best:
     """Return the best tiling among options for each group of indices in turn.
 
-    The other indices have the chains of the best tiling so far, or of a given one.
+    The other indices have the chains of the best tiling so far.
     """
     for group in groups_of(options):
-        combined = tilings_of(best.tiling if around is None else around, options, group)
-        tiling, times, score, count = best_of(setting, choice, combined)
-        found = _Best(tiling, times, score, best.priced + count)
-        best = found if found.score < best.score else replace(best, priced=found.priced)
+        found = _least(prices, Product.of(best.tiling, options, group), overlap)
+        best = found if found.score < best.score else best
     return best
 
 
@@ -198,24 +205,26 @@ def single_tile(setting: Setting, choice: Choice) -> Integral | None:
 
 
 def _best_even(
-    setting: Setting,
-    choice: Choice,
-    best: _Best,
-    options: Mapping[str, Sequence[Chain]],
-    index: str,
+    prices: Prices, best: _Best, options: Mapping[str, Sequence[Chain]], index: str
 ) -> _Best:
     """Return the best tiling near a given one whose tiles cut the letters of an index evenly.
 
-    The others' options are tried around them. Its times are infinite if there is none.
+    The others' options are tried around it. Its times are infinite if there is none.
     """
-    chain = best.tiling[index]
-    found = _Best(best.tiling, np.array([np.inf]), np.inf, best.priced)
+    setting, chain = prices.setting, best.tiling[index]
     low, high = (share * chain[0] for share in EVEN_RANGE)
     near = [size for size in dict(setting.even)[index] if low <= size <= high]
-    for even in _even_chains(setting, index, chain, near):
-        around = {**best.tiling, index: even}
-        found = _improve(setting, choice, found, {**options, index: [even]}, around)
-    return found
+    even = list(_even_chains(setting, index, chain, near))
+    groups = groups_of({i: chains for i, chains in options.items() if i != index})
+    found = [
+        _least(
+            prices, Product.of(best.tiling, {**options, index: even}, (*group, index)), TIE_WEIGHT
+        )
+        for group in groups
+        if even
+    ]
+    nothing = _Best(best.tiling, np.array([np.inf]), np.inf)
+    return min(found, key=lambda one: one.score, default=nothing)
 
 
 def _even_chains(
@@ -355,19 +364,22 @@ def _chains_near(
     ]
     own = [level == 0 or choice[level - 1] is not None for level in range(setting.levels)]
 
-    def grow(chain: Chain) -> Iterator[Chain]:
-        level = len(chain)
-        if level == setting.levels:
-            yield chain
-            return
-        inner = chain[-1] if chain else unit
+    @cache
+    def list_sizes(level: int, inner: int) -> list[int]:
         sizes = {inner}
         if own[level]:
             sizes = {
                 s for share in shares for s in _sizes_near(share * wanted[level], inner, extent)
             }
         least = setting.smallest(index, level + 1)
-        for size in sorted({_round_up(size, inner, least, extent) for size in sizes}):
+        return sorted({_round_up(size, inner, least, extent) for size in sizes})
+
+    def grow(chain: Chain) -> Iterator[Chain]:
+        level = len(chain)
+        if level == setting.levels:
+            yield chain
+            return
+        for size in list_sizes(level, chain[-1] if chain else unit):
             yield from grow((*chain, size))
 
     return list(dict.fromkeys(grow(())))

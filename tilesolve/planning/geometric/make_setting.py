@@ -19,6 +19,7 @@ from tilesolve.contractions.roles import lane_is_last, shared_lane
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.copies import repeats_elements
+from tilesolve.model.formulas import name_tile
 from tilesolve.model.fused import Fused, fuse
 from tilesolve.model.level_view import LevelView
 from tilesolve.model.lines import bytes_at_ends
@@ -26,7 +27,7 @@ from tilesolve.model.nest import CopyKind, Output
 from tilesolve.model.price import core_rates, list_levels
 from tilesolve.planning.geometric.integers import trivial_tilings
 from tilesolve.planning.geometric.loop_choices import innermost_classes
-from tilesolve.planning.geometric.program import formulate
+from tilesolve.planning.geometric.program import find_limits
 from tilesolve.planning.geometric.tilings import feasible
 from tilesolve.planning.letter_boxes import even_sizes, line_sides, run_sides, tiles_of
 from tilesolve.planning.setting import Setting
@@ -161,12 +162,16 @@ def _keeps_limits(setting: Setting, first: str) -> bool:
     """
     choice = (first,) * setting.levels
     try:
-        program = formulate(setting, choice)
+        limits = find_limits(setting, choice)
     except SolverError:
         return False
-    least = {tile: least for tile, (least, _) in program.variables.items()}
+    least = {
+        name_tile(level, index, setting.levels): float(setting.smallest(index, level))
+        for level in range(1, setting.levels + 1)
+        for index in setting.fused.problem.sizes
+    }
     smallest, _ = trivial_tilings(setting)
-    return all(limit.at(least) <= 1 for limit in program.limits.values()) and feasible(
+    return all(limit.at(least) <= 1 for limit in limits.values()) and feasible(
         setting, choice, smallest
     )
 

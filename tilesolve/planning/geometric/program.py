@@ -38,6 +38,17 @@ class Formulation(Posynomials):
 
     aliases: Mapping[str, str | float]
 
+    def whole(self, sizes: Mapping[str, float]) -> dict[str, float]:
+        """Return a size for each variable: those that nothing needs are the least.
+
+        Examples
+        --------
+        >>> sides = {"x": (1.0, 9.0), "y": (2.0, 9.0)}
+        >>> Formulation(variables=sides, times={}, aliases={}).whole({"x": 3.0})
+        {'x': 3.0, 'y': 2.0}
+        """
+        return {name: sizes.get(name, low) for name, (low, _) in self.variables.items()}
+
     def tiles(self, values: Mapping[str, float]) -> dict[str, float]:
         """Return every tile size, those without a variable of their own included.
 
@@ -101,6 +112,18 @@ def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formu
         weight=TIE_WEIGHT,
         aliases=aliases,
     )
+
+
+def find_limits(setting: Setting, choice: Choice) -> dict[str, Signomial]:
+    """Return the limits of the program of one choice of innermost loops.
+
+    Raises
+    ------
+    SolverError
+        If there is one that no tile can keep.
+    """
+    boxes = _boxes(setting, _aliases(setting, choice))
+    return _open_limits(_limits(setting, choice, boxes, loose=False))
 
 
 def _open_limits(limits: Iterable[tuple[str, Signomial]]) -> dict[str, Signomial]:

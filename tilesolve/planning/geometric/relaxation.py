@@ -6,7 +6,7 @@ shows that they cannot win; the best one is then refined level by level (section
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log
@@ -51,8 +51,7 @@ class Optimum:
     spread
         Relative difference between the best and the worst of several starts; 0 for one.
     by_ipopt
-        Whether IPOPT found it: of a program that is not convex, or whose interior point did not
-        arrive.
+        Whether IPOPT found it: of a program whose interior point did not arrive.
 
     Examples
     --------
@@ -129,7 +128,7 @@ def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxati
     setting
         The problem and the machine.
     starts
-        Points to start IPOPT from. One is enough for a contraction, whose program is convex;
+        Points to start from. One is enough for a contraction, whose program is convex;
         a convolution's is not.
     convex
         Whether it is.
@@ -167,7 +166,7 @@ def _search(
     starts: int,
 ) -> None:
     """Solve all choices that may be the best."""
-    bound = cache(lambda level, first: _lower_bound(setting, level, first, starts))
+    bound = cache(lambda level, first: _lower_bound(setting, level, first))
     floor = {first: bound(setting.levels, first) for first in {choice[-1] for choice in waiting}}
     waiting = sorted(waiting, key=lambda choice: floor[choice[-1]])
     for choice in waiting:
@@ -236,10 +235,9 @@ def _is_beaten(choice: Choice, best: float, bound: Any) -> bool:  # noqa: ANN401
     )
 
 
-def _lower_bound(setting: Setting, level: int, first: str, starts: int) -> float:
+def _lower_bound(setting: Setting, level: int, first: str) -> float:
     """Return seconds that no choice with these loops around a level's tile is faster than."""
-    program = bounding(setting, level, first)
-    return optimum(program, (first,), starts=starts).seconds
+    return optimum(bounding(setting, level, first), (first,)).seconds
 
 
 def optimum(
@@ -275,12 +273,17 @@ def optimum(
             {f"longest[{longest}]": -1.0},
             _elasticities(times, {f"longest[{longest}]": -1.0}, program.unit),
         )
-    least = find_least(program, held, near)
-    if least is not None:
-        sizes, multipliers, spread = dict(least.sizes), dict(least.multipliers), 0.0
+    points = list(_start_points(program, starts, near)) if starts > 1 else [near or {}]
+    found = [find_least(program, held, point) for point in points]
+    reached = [one for one in found if one is not None]
+    if len(reached) == len(found):
+        costs = [_cost(program, one.sizes, held or {}) for one in reached]
+        least = reached[costs.index(min(costs))]
+        sizes, multipliers = least.sizes, least.multipliers
+        spread = max(costs) / min(costs) - 1
     else:
         sizes, multipliers, spread = _solve_by_ipopt(program, held, starts, near)
-    values = {x: sizes.get(x, low) for x, (low, _) in program.variables.items()}
+    values = program.whole(sizes)
     times = {name: amount.at(values) for name, amount in program.times.items()}
     return Optimum(
         choice,
@@ -289,8 +292,15 @@ def optimum(
         multipliers,
         _elasticities(times, multipliers, program.unit),
         spread,
-        by_ipopt=least is None,
+        by_ipopt=len(reached) < len(found),
     )
+
+
+def _cost(program: Formulation, sizes: Mapping[str, float], held: Mapping[str, float]) -> float:
+    """Return what a program minimises."""
+    values = program.whole(sizes)
+    times = [amount.at(values) for name, amount in program.times.items() if name not in held]
+    return max(times) + (program.weight or 0.0) * sum(times) / len(times)
 
 
 def _solve_by_ipopt(
@@ -301,7 +311,10 @@ def _solve_by_ipopt(
 ) -> tuple[dict[str, float], dict[str, float], float]:
     """Return sizes, multipliers, and by how much the starts differ, relative to the best one."""
     arrays = program.arrays(held)
-    spots = _start_points(program, starts, near, arrays.variables)
+    spots = [
+        {f"tile[{x}]": log(size) for x, size in point.items() if f"tile[{x}]" in arrays.variables}
+        for point in _start_points(program, starts, near)
+    ]
     ipopt = load_module("tilesolve.solver.ipopt")  # and IPOPT, which takes a while
     solution: Solution = ipopt.solve(arrays, starts=spots)
     places = {f"tile[{x}]": x for x in program.variables}
@@ -331,20 +344,14 @@ def _elasticities(
 
 
 def _start_points(
-    program: Formulation, count: int, near: Mapping[str, float] | None, names: Collection[str]
+    program: Formulation, count: int, near: Mapping[str, float] | None
 ) -> Iterable[Mapping[str, float]]:
-    """Yield points between the smallest tiles and the whole problem, in logarithms.
-
-    They have those variables that the program needs.
-    """
+    """Yield points between the smallest tiles and the whole problem."""
     for at in range(count):
         share = START_SHARES[at % len(START_SHARES)]
         yield {
-            f"tile[{symbol}]": log(near[symbol])
-            if near and at == 0
-            else log(low) + share * (log(high) - log(low))
+            symbol: near[symbol] if near and at == 0 else low * (high / low) ** share
             for symbol, (low, high) in program.variables.items()
-            if f"tile[{symbol}]" in names
         }
 
 

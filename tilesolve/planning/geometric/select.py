@@ -33,7 +33,7 @@ from tilesolve.planning.geometric.integers import (
 from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.relaxation import Optimum, Relaxation, optimum
-from tilesolve.planning.geometric.tilings import Integral, times_of
+from tilesolve.planning.geometric.tilings import Integral, survey, times_of
 from tilesolve.planning.in_place import is_cheap_in_place
 from tilesolve.planning.letter_boxes import box_letters
 from tilesolve.planning.prefetch import cut_to_stay
@@ -203,10 +203,17 @@ def _ruled_out(setting: Setting, relaxed: Relaxation, least: float) -> list[Opti
     choice whose program cannot be solved is left out.
     """
     solved = {one.choice for one in relaxed.optima}
-    trivial = trivial_tilings(setting)
+    trivial, choices = trivial_tilings(setting), list_choices(setting)
+    # Calls alone, which are as many for all choices, mostly take longer.
+    bare = replace(setting, packed=(None,) * len(setting.packed), kinds=())
+    if min(survey(bare, choices[0], [one])[0][-1, 0] for one in trivial) >= least:
+        return []
     scores = {
-        choice: float(score_times(times_of(setting, choice, trivial), setting.overlap).min())
-        for choice in list_choices(setting)
+        choice: min(
+            float(score_times(times_of(setting, choice, [one])[:, 0], setting.overlap))
+            for one in trivial
+        )
+        for choice in choices
         if choice not in solved
     }
     best = min(scores, key=scores.__getitem__, default=())

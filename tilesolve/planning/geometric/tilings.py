@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations, product
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import combinations
 from math import prod
+from operator import and_
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilesolve.constants.policy import TILINGS_AT_ONCE
+from tilesolve.model.access import Box, Size
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.score import score_times
+from tilesolve.model.walk import Truth
 from tilesolve.planning.geometric.class_trees import (
     held_bytes,
     list_bands,
@@ -68,52 +73,130 @@ def integral_of(
     return Integral(nest, tuple(chains.items()), tuple(times.tolist()), score, priced)
 
 
-def tilings_of(
-    base: Mapping[str, Chain], options: Mapping[str, Sequence[Chain]], group: Sequence[str]
-) -> list[dict[str, Chain]]:
-    """Return a tiling for each combination of the options of some indices.
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Tilings that combine the chains of indices: each one with each of the others'.
+
+    Parameters
+    ----------
+    options
+        For each index its chains.
 
     Examples
     --------
-    >>> tilings_of({"M": (8,), "N": (6,)}, {"M": [(8,), (16,)]}, "M")
-    [{'M': (8,), 'N': (6,)}, {'M': (16,), 'N': (6,)}]
+    >>> tilings = Product((("M", ((8,), (16,))), ("N", ((6,),))))
+    >>> len(tilings), tilings.tiling(1)
+    (2, {'M': (16,), 'N': (6,)})
     """
-    return [
-        {**base, **dict(zip(group, chains, strict=True))}
-        for chains in product(*(options[i] for i in group))
-    ]
+
+    options: tuple[tuple[str, tuple[Chain, ...]], ...]
+
+    @classmethod
+    def of(
+        cls, base: Mapping[str, Chain], options: Mapping[str, Sequence[Chain]], group: Sequence[str]
+    ) -> Self:
+        """Return a tiling for each combination of the options of some indices.
+
+        The other indices have the chains of a base.
+        """
+        return cls(
+            tuple((i, tuple(options[i]) if i in group else (chain,)) for i, chain in base.items())
+        )
+
+    def __len__(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many chains each index has; the last one's are nearest to one another."""
+        return tuple(len(chains) for _, chains in self.options)
+
+    def tiling(self, number: int) -> dict[str, Chain]:
+        """Return one of the tilings."""
+        places = np.unravel_index(number, self.shape)
+        pairs = zip(self.options, places, strict=True)
+        return {i: chains[int(place)] for (i, chains), place in pairs}
 
 
-def best_of(
-    setting: Setting, choice: Choice, combined: Sequence[Mapping[str, Chain]]
-) -> tuple[dict[str, Chain], NDArray[np.float64], float, int]:
-    """Return the best of some tilings, its times, its score, and how many they were."""
-    times = times_of(setting, choice, combined)
-    scores = score_times(times, setting.overlap)
-    at = int(np.argmin(scores))
-    return dict(combined[at]), times[:, at], float(scores[at]), len(combined)
+Tilings = Product | Sequence[Mapping[str, Chain]]
+"""Many tilings: all combinations of chains, or a list."""
 
 
-def times_of(
-    setting: Setting, choice: Choice, combined: Sequence[Mapping[str, Chain]]
-) -> NDArray[np.float64]:
+def times_of(setting: Setting, choice: Choice, tilings: Tilings) -> NDArray[np.float64]:
     """Return the exact seconds of every server and of the arithmetic: time by tiling.
 
     Those of a tiling that breaks a limit are infinite.
     """
-    times, fits = survey(setting, choice, combined)
+    boxes, shape = _boxes(setting, tilings)
+    fits = np.broadcast_to(_keeps_limits(setting, choice, boxes), shape).ravel()
+    times = np.full((len(setting.places) + 1, len(tilings)), np.inf)
+    if not fits.any():
+        return times
+    some, numbers = _leave_out(tilings, fits)
+    times[:, numbers] = _price(setting, choice, *_boxes(setting, some))
     return np.where(fits, times, np.inf)
 
 
+def _leave_out(tilings: Tilings, fits: NDArray[np.bool_]) -> tuple[Tilings, NDArray[np.intp]]:
+    """Return tilings without most of those that break limits, and the numbers of the others.
+
+    What is left of a product is one, of the chains of which some tiling keeps all limits.
+    """
+    if not isinstance(tilings, Product):
+        some = [one for one, keeps in zip(tilings, fits.tolist(), strict=True) if keeps]
+        return some, np.flatnonzero(fits)
+    grid = fits.reshape(tilings.shape)
+    kept = [np.unique(places) for places in np.argwhere(grid).T]
+    options = tuple(
+        (index, tuple(chains[place] for place in places))
+        for (index, chains), places in zip(tilings.options, kept, strict=True)
+    )
+    return Product(options), np.arange(fits.size).reshape(grid.shape)[np.ix_(*kept)].ravel()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prices:
+    """What tilings of a setting take with a choice of loops; no product is priced twice.
+
+    Parameters
+    ----------
+    setting, choice
+        The problem, the machine, and the loops around each tile.
+    known
+        The times of each product so far.
+    """
+
+    setting: Setting
+    choice: Choice
+    known: dict[Product, NDArray[np.float64]] = field(default_factory=dict)
+
+    def times(self, tilings: Product) -> NDArray[np.float64]:
+        """Return what `times_of` does."""
+        if tilings not in self.known:
+            self.known[tilings] = times_of(self.setting, self.choice, tilings)
+        return self.known[tilings]
+
+    @property
+    def count(self) -> int:
+        """How many tilings were priced."""
+        return sum(len(tilings) for tilings in self.known)
+
+
 def survey(
-    setting: Setting, choice: Choice, combined: Sequence[Mapping[str, Chain]]
+    setting: Setting, choice: Choice, tilings: Tilings
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return what `times_of` does for tilings that break limits, too, and which keep all."""
-    columns = _columns(combined, setting.fused.problem.spec.letters)
-    times, fits = (look(setting, choice, columns) for look in (_exact_times, _keeps_limits))
-    # Without indices all tilings are the same one, which is priced once.
-    width = len(combined)
-    return np.broadcast_to(times, (len(times), width)), np.broadcast_to(fits, width)
+    boxes, shape = _boxes(setting, tilings)
+    fits = np.broadcast_to(_keeps_limits(setting, choice, boxes), shape).ravel()
+    return _price(setting, choice, boxes, shape), fits
+
+
+def _price(
+    setting: Setting, choice: Choice, boxes: Sequence[Box], shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return the exact seconds of every server and of the arithmetic: time by tiling."""
+    times = price_boxes(setting, choice, boxes)
+    return np.array([np.broadcast_to(seconds, shape).ravel() for seconds in times.values()])
 
 
 def groups_of(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:
@@ -136,72 +219,64 @@ def groups_of(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:
     return [(i,) for i in free]
 
 
-def _columns(
-    combined: Sequence[Mapping[str, Chain]], indices: Sequence[str]
-) -> dict[str, NDArray[np.float64]]:
-    """Return for each index an array: level by tiling."""
-    tilings = len(combined)
-    return {
-        i: np.array([chains[i] for chains in combined], dtype=float).reshape(tilings, -1).T
-        for i in indices
-    }
+def _boxes(setting: Setting, tilings: Tilings) -> tuple[list[dict[str, Size]], tuple[int, ...]]:
+    """Return the boxes of all bands, and the shape of the tilings.
+
+    Sides are arrays, or numbers where all tilings have the same. An index of a product has an axis
+    of its own: what depends on few indices is found for few boxes.
+    """
+    indices = setting.fused.problem.spec.letters
+    columns: dict[str, Sequence[Size]] = {}
+    if isinstance(tilings, Product):
+        shape = tuple(length for length in tilings.shape if length > 1)
+        axes = len(shape)
+        for index, chains in tilings.options:
+            columns[index] = _sizes(chains, axes)
+            axes -= len(chains) > 1
+    else:
+        shape = (len(tilings),)
+        for index in indices:
+            columns[index] = _sizes([tiling[index] for tiling in tilings], 1)
+    tiles = [{i: columns[i][level] for i in indices} for level in range(setting.levels)]
+    return list_boxes(setting, tiles), shape
 
 
-def _boxes(
-    setting: Setting, columns: Mapping[str, NDArray[np.float64]]
-) -> list[dict[str, NDArray[np.float64]]]:
-    """Return the boxes of all bands: a call's, each level's, and the whole problem."""
-    one = np.ones(_width(columns))
-    tiles = [{i: columns[i][level] for i in columns} for level in range(setting.levels)]
-    return [{i: one * side for i, side in box.items()} for box in list_boxes(setting, tiles)]
+def _sizes(chains: Sequence[Chain], axes: int) -> Sequence[Size]:
+    """Return the sizes of chains, level by level: along the first of some axes, if they differ."""
+    if all(chain == chains[0] for chain in chains):
+        return [float(size) for size in chains[0]]
+    rows = np.array(chains, dtype=float).T
+    return list(rows.reshape(*rows.shape, *(1,) * (axes - 1)))
 
 
-def _width(columns: Mapping[str, NDArray[np.float64]]) -> int:
-    """Return how many tilings the columns hold; one if there is no index at all."""
-    return next((column.shape[1] for column in columns.values()), 1)
-
-
-def _exact_times(
-    setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]
-) -> NDArray[np.float64]:
-    """Return the exact seconds of every server and of the arithmetic: time by tiling."""
-    times = price_boxes(setting, choice, _boxes(setting, columns))
-    width = _width(columns)
-    return np.array([np.broadcast_to(seconds, width) for seconds in times.values()])
-
-
-def _keeps_limits(
-    setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]
-) -> NDArray[np.bool_]:
+def _keeps_limits(setting: Setting, choice: Choice, boxes: Sequence[Box]) -> Truth:
     """Return whether tilings keep the capacities and, in whole ways, Eq. 9."""
-    boxes = _boxes(setting, columns)
-    good = np.ones(_width(columns), dtype=bool)
+    good: Truth = True
     for level, place in enumerate(setting.places[1:], start=1):
         held = held_bytes(setting, boxes[level], level)
-        fits = sum(held) <= place.capacity
+        fits: Truth = sum(held) <= place.capacity
         if (ways := place.ways_for(len(held))) is not None:
             way = place.capacity / ways
-            fits &= sum(np.ceil(size / way) for size in held) <= ways
+            fits = fits & (sum(np.ceil(size / way) for size in held) <= ways)
         if level > 1 and choice[level - 2] is None:  # the nearer tile, which is held there, may do
-            nearer = [boxes[level][i] == boxes[level - 1][i] for i in columns]
-            fits |= np.all(nearer, axis=0)
-        good &= fits
+            pairs = ((boxes[level][i], boxes[level - 1][i]) for i in boxes[level])
+            fits = fits | reduce(and_, (one == other for one, other in pairs), True)
+        good = good & fits
     return good
 
 
 def feasible(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> bool:
     """Return whether an integer tiling keeps all limits."""
-    columns = _columns([chains], setting.fused.problem.spec.letters)
-    return bool(_keeps_limits(setting, choice, columns)[0])
+    return bool(_keeps_limits(setting, choice, _boxes(setting, [chains])[0]))
 
 
 def nest_of(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> Nest:
     """Return the nest of one integer tiling."""
     indices = setting.fused.problem.spec.letters
-    boxes = _boxes(setting, _columns([chains], indices))
+    boxes, _ = _boxes(setting, [chains])
     return Nest(
         tuple(
-            Band(level, order, tuple((i, int(box[i][0])) for i in indices))
+            Band(level, order, tuple((i, int(box[i])) for i in indices))
             for (level, order), box in zip(list_bands(setting, choice), boxes, strict=True)
         ),
         setting.packed,
