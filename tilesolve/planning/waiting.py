@@ -35,6 +35,7 @@ def waiting_seconds(
         The box of the nearest tile that was solved for, see `nearest_tile`.
     """
     memory, volumes, last = list_levels(machine)[-1], cost.levels[-1].volumes, outermost_tile(nest)
+    nearest = {**dict.fromkeys(share.sizes, 1), **nearest}
     boxes = [
         last,
         *(

@@ -10,13 +10,14 @@ from llvmlite import ir
 from machine_code import NOWHERE, WIDTHS, GuardedMemory, call, list_plain, load_kernels
 from turns import WHOLE, in_turn
 
-from tilesolve.constants.tuning import MIN_STEPS_TO_PREFETCH_C
+from tilesolve.constants.tuning import INTERLEAVED_STEPS_OF_3_VECTORS, MIN_STEPS_TO_PREFETCH_C
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen import accumulate, object_code
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.microkernel import advanced_fields
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.tile_emitter import TileEmitter
+from tilesolve.kernels.codegen.unrolling import stores_lines
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.sizes import LINE_BYTES, VECTOR_BYTES
 
@@ -252,6 +253,32 @@ def output(memory, generator, shape, mode, rows, edge):
     }
 
 
+def waiting_lines(memory, generator, shape, steps, tiles=1):
+    """Return the fields of lines that a call is to store, where they are, and where they go to.
+
+    Interleaved steps store none.
+    """
+    most = max(0, steps - INTERLEAVED_STEPS_OF_3_VECTORS) if stores_lines(shape) else 0
+    each = int(generator.integers(0, most + 1))
+    count = each * tiles
+    sources = memory.take(LINE_BYTES * max(1, count), int(generator.integers(0, LINE_BYTES)))
+    targets = memory.take(LINE_BYTES * max(1, count))
+    sources, targets = (
+        begin + LINE_BYTES * generator.permutation(count) for begin in (sources, targets)
+    )
+    for source in sources:
+        memory.scatter(
+            source + np.arange(LINE_BYTES), generator.integers(0, 256, LINE_BYTES).astype(np.uint8)
+        )
+    table = memory.table(np.stack([sources, targets], 1).ravel()) if count else 0
+    fields = {"lines": table, "lines_move": 16 * each, "line_count": each}
+    return (
+        fields,
+        sources[:, None] + np.arange(LINE_BYTES),
+        targets[:, None] + np.arange(LINE_BYTES),
+    )
+
+
 def missing_at_least(shape):
     """Rows of the last group that a kernel has no lanes for."""
     return shape.lanes // 2 if shape.halved else 0
@@ -296,9 +323,11 @@ def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
         fields |= factor("beta", beta, shape)
     else:
         beta = 0
-    frame = memory.frame(FIELDS, fields)
+    lines, sources, targets = waiting_lines(memory, generator, shape, steps)
+    frame = memory.frame(FIELDS, fields | lines)
     untouched = memory.bytes.copy()
     call(kernels, shape.name, frame)
+    assert np.array_equal(memory.gather(targets, np.uint8), memory.gather(sources, np.uint8))
     found = memory.gather(places, shape.dtype)
     expected = alpha * product(a.astype(wide), b.astype(wide)) + beta * old.astype(wide)
     magnitude = abs(alpha) * product(abs(a), abs(b)) + abs(beta) * abs(old)
@@ -307,6 +336,7 @@ def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
     untouched[memory.offsets(places, found.itemsize)] = memory.bytes[
         memory.offsets(places, found.itemsize)
     ]
+    untouched[memory.offsets(targets, 1)] = memory.bytes[memory.offsets(targets, 1)]
     assert np.array_equal(untouched, memory.bytes)
 
 
@@ -430,7 +460,8 @@ def test_runs(dtype, bits, plain, along):
             fields |= {"a": base_a, "b": base_b, "next_a": 0, "a_ahead": 0, "b_ahead": 0}
             fields |= {"rows_a": memory.table(rows_a), "columns_b": memory.table(columns_b)}
             fields |= {"sums_a": memory.table(sums_a), "sums_b": memory.table(sums_b)}
-        frame = memory.frame(FIELDS, fields | moves | {"more": tiles - 1})
+        lines, sources, targets = waiting_lines(memory, generator, shape, steps, tiles)
+        frame = memory.frame(FIELDS, fields | moves | lines | {"more": tiles - 1})
         words = frame + 8 * np.arange(len(FIELDS))
         before = memory.gather(words, np.int64)
         call(kernels, shape.name, frame)
@@ -441,6 +472,7 @@ def test_runs(dtype, bits, plain, along):
         mine = np.arange(rows) % shape.rows < there
         assert np.all(np.abs(memory.gather(places, dtype) - expected)[mine] <= bound[mine])
         assert np.array_equal(memory.gather(words, np.int64), before)
+        assert np.array_equal(memory.gather(targets, np.uint8), memory.gather(sources, np.uint8))
 
 
 @pytest.mark.parametrize("mode", Mode)

@@ -18,18 +18,20 @@ from running_cases import (
 )
 from strategies import problems, specs, unshrunk
 
-from tilesolve import Machine, Problem, plan, reference
+from tilesolve import Problem, plan, reference
 from tilesolve.constants import tuning
 from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.dtypes import lanes
-from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default_tile
+from tilesolve.kernels.microkernel_costs import default_tile
 from tilesolve.kernels.runtime import call_fields, copy_lines
-from tilesolve.machine.costs import DEFAULT_COSTS
+from tilesolve.model.fused import fuse
+from tilesolve.model.nest import Nest
 from tilesolve.packing import table_fields
 from tilesolve.packing.offset_tables import offset_table
 from tilesolve.packing.offsets import RoleTile, build_axis
 from tilesolve.packing.sizes import LINE_BYTES, VECTOR_BYTES
+from tilesolve.planning.letter_boxes import box_letters
 from tilesolve.running.execution import Layout
 
 GUARD = 5 * LINE_BYTES
@@ -181,22 +183,15 @@ def test_around_register_tiles_at_any_elements(width, dtype, sides, tiles, offse
     assert (memory[begin + out.nbytes :] == 0xFF).all()
 
 
-def test_a_near_third_cache_is_gone_through():
-    """There writing through the caches takes less time than gathering what goes past them."""
-    problem = Problem.of("mn-mk-kn", {"m": 40, "n": 72, "k": 5})
-    found = streamed(problem, 256, 16)
-    *near, memory = found.machine.levels
-    third = replace(near[-1], name="L3", capacity=1 << 24, read=None)
-    memory = replace(
-        memory, bandwidth=third.bandwidth / DEFAULT_COSTS.near_l3_memory_ratio, read=None
-    )
-    found = varied(found, machine=found.machine.replace(levels=(*near, third, memory)))
-    assert modes_at(found, 8) == {Mode.STORE}
-    assert modes_at(found, 48) == {Mode.STREAM_PIECES}
-    long = Problem.of("mn-mk-kn", {"m": 40, "n": 72, "k": tuning.MIN_STEPS_TO_PREFETCH_C})
-    again = varied(streamed(long, 256, 16), machine=found.machine)
-    assert modes_at(again, 48) == {Mode.STORE}  # C is prefetched meanwhile
+def test_pieces_leave_from_registers_after_short_sums():
+    """After longer ones, and at other places, C goes through the staging buffer, in whole lines."""
+    sizes = {"m": 40, "n": 72, "k": 5}
+    found = streamed(Problem.of("mn-mk-kn", sizes), 256, 16)
     assert modes_at(found, 0) == {Mode.STREAM}
+    assert modes_at(found, 8) == {Mode.STREAM}
+    assert modes_at(found, 48) == {Mode.STREAM_PIECES}
+    long = Problem.of("mn-mk-kn", sizes | {"k": tuning.MIN_STEPS_TO_PREFETCH_C})
+    assert Mode.STREAM_PIECES not in modes_at(streamed(long, 256, 16), 48)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -280,21 +275,22 @@ def test_the_nearest_tile_is_walked_along_c(spec, sizes):
         assert order == sorted(order, key=output.index, reverse=True)
 
 
-@pytest.mark.parametrize("crowded", [1.0, 2.0])
-def test_runs_that_are_cut_off_come_last_where_c_goes_through_the_caches(crowded):
+@pytest.mark.parametrize("avoids", [False, True])
+def test_runs_that_are_cut_off_come_last_where_c_goes_through_the_caches(avoids):
     """Else steps along C would be of two lengths, which hardware does not follow."""
-    kernels = (RegisterTile(2, 6, 12.0, 10.0),)
-    usual = Machine.load("i7-6700k")
-    machine = usual.replace(
-        catalogues=(Catalogue("float64", 256, 16, kernels, aliased_store_slowdown=crowded),)
-    )
-    found = plan("abcde-efbad-cf", "a=48 b=32 c=24 d=32 e=48 f=32", machine, cache=False)
-    cell, tile = (dict(band.box) for band in found.nest.bands[:2])
+    problem = Problem.of("abcde-efbad-cf", "a=48 b=32 c=24 d=32 e=48 f=32")
+    fused = fuse(problem)
+    classes = [
+        ("register", "NMK", {"M": 8, "N": 6, "K": 32}),
+        ("L2", "MNK", {"M": 512, "N": 24, "K": 32}),
+        ("memory", "MNK", dict(fused.problem.sizes)),
+    ]
+    nest = replace(Nest.of(fused.problem, classes), output="stream")
+    boxes = box_letters(problem, fused, nest, LINE_BYTES, 4, avoids_aliased_stores=avoids)
+    cell, tile = (dict(band.box) for band in boxes.bands[:2])
     assert cell["c"] > 1  # its columns are whole pages apart
     assert cell["e"] < tile["e"] < 48
-    order = [i for i in found.nest.bands[1].order if i in "ed"]
-    assert order == (["d", "e"] if machine.avoids_aliased_stores("float64") else ["e", "d"])
-    assert machine.avoids_aliased_stores("float64") == (crowded > 1)
+    assert [i for i in boxes.bands[1].order if i in "ed"] == ["d", "e"][:: 1 if avoids else -1]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
