@@ -84,7 +84,7 @@ def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> 
     run = run_touched(accesses_of(share)[0], _stored_box(nest))
     taken = size / (memory.stream or memory.bandwidth) + size / run * part
     shown = 1.0 if cost.bottleneck == memory.name else machine.costs.level_overlap
-    return max(0.0, taken - shown * view.seconds([size]))
+    return max(0.0, taken - shown * float(view.seconds([size])))
 
 
 def _stored_box(nest: Nest) -> dict[str, int]:
