@@ -68,7 +68,7 @@ def box_letters(
     most
         Sides of some letters that no box but the whole problem exceeds.
     ends
-        Bytes that each run of C costs beyond its own, see `lines.bytes_at_ends`.
+        See `lines.bytes_at_ends`.
 
     Examples
     --------
@@ -80,8 +80,10 @@ def box_letters(
     >>> boxes.bands[0].box
     (('a', 2), ('b', 72), ('c', 1), ('d', 8), ('e', 16), ('f', 16))
     """
-    chosen = _sides_of_bands(problem, fused, nest, line, lanes, ends)
-    depths = _depths(problem, nest)
+    depths, chosen = (
+        _depths(problem, nest),
+        _sides_of_bands(problem, fused, nest, line, lanes, ends),
+    )
     for sides in chosen[:-1]:
         sides |= {letter: min(side, sides[letter]) for letter, side in most.items()}
     order = {index: innermost_first(problem, letters) for index, letters in fused.groups}
@@ -136,9 +138,8 @@ def _sides_of_bands(
     for index, letters in groups:
         inner = {i: max(1, min(lanes, problem.sizes[i])) if i in vector else 1 for i in letters}
         for at, band in enumerate(nest.bands):
-            # Tiles within a copy's never meet the lines of the tensor that was copied, but they
-            # have to leave room for a line in that tile; register boxes along C's lines for half
-            # of one.
+            # Tiles within a copy's never meet the copied tensor's lines, but leave room for a line in
+            # that tile; register boxes along C's lines for half of one.
             cuts = at == 0 and not vector.isdisjoint(letters)
             room = elements * band[index] / (2 if cuts else 1)
             met = [
@@ -160,9 +161,9 @@ def _whole_blocks(
 ) -> dict[str, int]:
     """Return letters of which a register tile should have one iteration, or so many at least.
 
-    An operand that is contiguous along a letter is packed in vectors along it, or in blocks of
-    them that are transposed, where each micro-panel has one iteration. In between it is packed
-    element by element. Where C's vectors fill micro-panels, each has one of all other letters.
+    An operand that is contiguous along a letter is packed in vectors along it, or in transposed
+    blocks, where each micro-panel has one iteration; in between element by element. Where C's
+    vectors fill micro-panels, each has one of all other letters.
     """
     lane = problem.lane
     if lane is not None and lane in letters and problem.sizes[lane] >= block:
@@ -182,9 +183,9 @@ def _along_output(
 ) -> list[str]:
     """Return the loops of the nearest tile for C with non-temporal stores, class by class.
 
-    What lies side by side in C is written together, see `tilesolve.kernels.runtime`: letters of the
-    end of C go innermost. Where aliased lines go through the caches, the vectors' letter comes last
-    if the tile cuts it, so that all steps in between are alike, which hardware can follow.
+    What lies side by side in C is written together: letters of the end of C go innermost. Where
+    aliased lines go through the caches, the vectors' letter comes last if the tile cuts it, so that
+    all steps in between are alike, which hardware can follow.
     """
     place = {letter: at for at, letter in enumerate(problem.spec.output.letters)}
     cut = {i for i in problem.spec.output.letters[-1:] if aliased and sizes[i] < problem.sizes[i]}
@@ -285,10 +286,9 @@ def shape_box(
 ) -> dict[str, int]:
     """Return the sides of a box of at most so many iterations, around a smaller box.
 
-    Of all boxes whose sides are multiples of the inner ones, or whole extents, the one is taken
-    that has the least product of what it wastes: iterations below the size, edges cut off at the
-    extents, and parts of lines. Where letters are so many that there are more than
-    `BOXES_AT_ONCE`, the sides of those nearest to unit stride in any tensor are decided first.
+    Of boxes whose sides are multiples of the inner ones, or whole extents, the one is taken that
+    has the least product of wastes: iterations below the size, edges cut off at the extents, parts
+    of lines. Of more than `BOXES_AT_ONCE`, the sides nearest to unit stride are decided first.
 
     Parameters
     ----------
@@ -320,11 +320,9 @@ def shape_box(
     {'e': 16, 'f': 16}
     """
     within, decided = tuple(inner[i] for i in letters), tuple(sorted(known.items()))
-    least = tuple(blocks.get(i, 1) for i in letters)
-    found = _box(
-        problem, tuple(letters), within, size, line, tuple(tensors), weight, decided, least, ends
-    )
-    return dict(zip(letters, found, strict=True))
+    further = tuple(blocks.get(i, 1) for i in letters), ends
+    args = problem, tuple(letters), within, size, line, tuple(tensors), weight, decided, *further
+    return dict(zip(letters, _box(*args), strict=True))
 
 
 @lru_cache(maxsize=4096)
@@ -371,9 +369,7 @@ def _box(
         least = waste.min()
         if np.isfinite(least):
             equals = [{i: int(sides[i][at]) for i in some} for at in np.flatnonzero(waste == least)]
-            if len(equals) > 1:
-                equals.sort(key=lambda one: _preference(problem, one, others, line))
-            found |= equals[0]
+            found |= min(equals, key=lambda one: _preference(problem, one, others, line))
     return tuple(found[i] for i in letters)
 
 
@@ -434,10 +430,9 @@ def _line_steps(
 def _sides_to_try(inner: int, extent: int, size: int, line: int) -> list[int]:
     """Return sides to consider: multiples of the inner one that cut an extent well, or all of it.
 
-    These are the divisors and the powers of two among the multiples, those that cut the extent
-    into few near-equal parts, and the extent. Where tensors lie in lines of so many iterations,
-    sides longer than one cover whole lines: else every vector that is read while packing lies in
-    two of them, which takes up to twice as long.
+    These are the divisors and powers of two among the multiples, those that cut the extent into few
+    near-equal parts, and the extent. Where tensors lie in lines of so many iterations, longer sides
+    cover whole lines: vectors in two of them take packing up to twice as long.
     """
     most = max(1, min(extent, size) // inner)
     times = {
@@ -447,9 +442,8 @@ def _sides_to_try(inner: int, extent: int, size: int, line: int) -> list[int]:
     whole = line if line % inner == 0 else inner
     near = [ceil(extent / parts) for parts in range(1, SIDES_PER_LETTER)]
     times |= {ceil(side / step) * step // inner for side in near for step in (inner, whole)}
-    sides = sorted({min(extent, inner * count) for count in times if count <= most})
-    sides = [side for side in sides if side < whole or side == extent or side % whole == 0]
-    if extent <= size:
-        sides = sorted({*sides, extent})
+    found = {min(extent, inner * count) for count in times if count <= most}
+    found = {side for side in found if side < whole or side == extent or side % whole == 0}
+    sides = sorted(found | ({extent} if extent <= size else set()))
     step = max(1, ceil(len(sides) / SIDES_PER_LETTER))
     return sorted({sides[0], *sides[::-1][::step]})
