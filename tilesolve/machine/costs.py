@@ -119,9 +119,6 @@ class Costs:
     part_line_seconds: float = _cost(
         8e-9, "s/run", "run of C amid lines whose end lines are completed later, beyond its bytes"
     )
-    scattered_store_slowdown: float = _slowdown(
-        2.5, "non-temporal stores of single lines, beside lines in order"
-    )
     aliased_store_slowdown: float = _slowdown(
         1.0, "short calls whose non-temporal stores have 4 KiB aliasing", "kernels"
     )

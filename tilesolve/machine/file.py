@@ -69,6 +69,7 @@ EARLIER_COSTS = frozenset(
         "prefetch_least_share",
         "prefetch_lines_per_page",
         "scattered_line_share",
+        "scattered_store_slowdown",
         "transpose_aliased_lines",
         "transpose_block_lines",
         "transpose_element_bytes",
@@ -82,7 +83,7 @@ EARLIER_COSTS = frozenset(
         "transpose_tile_bytes",
     ]
 )
-"""Entries of ``[costs]`` that older files may have and that count no more: they are cut-offs, the
+"""Entries of ``[costs]`` that older files may have and that count no more: most are cut-offs, the
 same on every machine (`tilesolve.constants.policy`)."""
 
 _VECTOR = {
@@ -198,7 +199,7 @@ def _leave_out_earlier(data: dict[str, Any], origin: str) -> None:
         for name in gone:
             del costs[name]
         warn_once(
-            f"{origin}: {', '.join(gone)} in [costs] count no more, as they are no cost of a CPU: "
+            f"{origin}: {', '.join(gone)} in [costs] count no more, as nothing is priced by them: "
             "remove them"
         )
 

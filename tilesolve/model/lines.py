@@ -138,7 +138,7 @@ def bytes_at_ends(machine: Machine) -> float:
     Examples
     --------
     >>> round(bytes_at_ends(Machine.load("i7-6700k")))
-    235
+    215
     """
     memory = machine.memory
     seconds = memory.part or machine.costs.part_line_seconds

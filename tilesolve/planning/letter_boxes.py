@@ -138,8 +138,8 @@ def _sides_of_bands(
     for index, letters in groups:
         inner = {i: max(1, min(lanes, problem.sizes[i])) if i in vector else 1 for i in letters}
         for at, band in enumerate(nest.bands):
-            # Tiles within a copy's never meet the copied tensor's lines, but leave room for a line in
-            # that tile; register boxes along C's lines for half of one.
+            # Tiles within a copy's never meet the copied tensor's lines, but leave room for a line
+            # in that tile; register boxes along C's lines for half of one.
             cuts = at == 0 and not vector.isdisjoint(letters)
             room = elements * band[index] / (2 if cuts else 1)
             met = [

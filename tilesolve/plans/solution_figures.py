@@ -169,7 +169,7 @@ class SolutionFigures(BasePlan[Solution, ExecutorT]):
 
     @property
     def sensitivity(self) -> dict[str, float]:
-        """By how many percent the time falls per percent more of each resource.
+        """By how many percent the slowest level's time falls per percent more of each resource.
 
         From the multipliers of the continuous optimum: names are those of `whatif`.
 
