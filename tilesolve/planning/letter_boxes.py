@@ -369,7 +369,8 @@ def _box(
         least = waste.min()
         if np.isfinite(least):
             equals = [{i: int(sides[i][at]) for i in some} for at in np.flatnonzero(waste == least)]
-            found |= min(equals, key=lambda one: _preference(problem, one, others, line))
+            preferences = [_preference(problem, one, others, line) for one in equals]
+            found |= equals[preferences.index(min(preferences))]
     return tuple(found[i] for i in letters)
 
 
