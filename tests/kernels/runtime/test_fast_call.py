@@ -102,7 +102,7 @@ def test_the_function_keeps_its_words():
 
 def test_others_run_meanwhile():
     """A long call lets other Python threads run: not only before and after it."""
-    found = plan("ik-ij-jk", 600, Machine.load("i7-6600k"), threads=1)
+    found = plan("ik-ij-jk", 600, Machine.load("i7-6700k"), threads=1)
     first = np.ones((600, 600))
     out = np.zeros_like(first)
     found(first, first, out=out)
