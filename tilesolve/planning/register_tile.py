@@ -20,7 +20,7 @@ from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, product
 from tilesolve.machine.microkernel import Microkernel, default_microkernel, measured_microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
-from tilesolve.model.lines import bytes_at_ends, run_of, run_waste
+from tilesolve.model.lines import run_of, run_waste
 from tilesolve.model.pages import has_aliased_lines, runs_of
 from tilesolve.planning.fitted_tile import fit_tile, lanewise_tile
 from tilesolve.planning.letter_boxes import shape_box
@@ -408,7 +408,7 @@ def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> floa
         run = size / runs_of(strides, sides, problem.itemsize)
         return max(0.0, line / run - 1) + stores_alias(problem, machine, strides, sides)
     run = run_of(problem, problem.spec.output, sides)
-    return float(run_waste(run, line, problem.itemsize, bytes_at_ends(machine)))
+    return float(run_waste(run, line, problem.itemsize))
 
 
 def _cut(
