@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.reference import reference
 from tilesolve.machine.model import Machine
+from tilesolve.running import task
 from tilesolve.studies import misses, plan_tiles
 from tilesolve.studies.plan_tile_results import (
     Studies,
@@ -38,6 +40,7 @@ from tilesolve.studies.plan_tiles import (
     solve_runners_up,
     study_problem,
 )
+from tilesolve.system.cancellation import deadline
 
 MACHINE = make_shallow_machine(256, 16)
 SPECS = {
@@ -184,6 +187,31 @@ def test_runs_that_take_far_too_long_are_ended(monkeypatch):
     assert Studies.from_json(kept.to_json()) == kept
     lines = list(csv.DictReader(io.StringIO(kept.to_csv())))
     assert [line["reason"] for line in lines] == ["", *["ended"] * len(others)]
+
+
+def test_no_run_is_ended_while_kernels_are_loaded(monkeypatch):
+    """Each plan has its kernels before its first run, however long it takes to compile them."""
+    limited, loads, usual = [False], [], task.load_kernels
+
+    @contextmanager
+    def noted(limit):
+        limited[0] = True
+        with deadline(limit) as met:
+            yield met
+        limited[0] = False
+
+    def load(*family, **part):
+        loads.append(limited[0])
+        return usual(*family, **part)
+
+    monkeypatch.setattr(timed_plans, "deadline", noted)
+    monkeypatch.setattr(task, "load_kernels", load)
+    problem = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"])
+    plans = [plan(problem, machine=MACHINE, cache=False) for _ in range(2)]
+    forget = task._kernel_addresses.cache_clear
+    timed_plans.time_plans(problem, plans, Procedure(repeat=1), lambda _: forget())
+    assert len(loads) >= len(plans)
+    assert not any(loads)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.plans.tries import count_flush_bytes
+from tilesolve.running.execution import Layout
 from tilesolve.system.cancellation import NEVER_SECONDS, deadline
 
 HOPELESS_RATIO = 3.0
@@ -33,7 +34,8 @@ def time_plans(
 
     Each runs once before, untimed, as a first run may compile; results are checked then, but for
     runs that are ended. A small problem loads the kernels before, as the first plan would wait for
-    them otherwise. Every other round goes in reverse.
+    them otherwise; and each plan those that only it needs, so that no run is ended while they are
+    compiled. Every other round goes in reverse.
 
     All plans compute `problem`. A plan that is hopeless beside the first one, see
     `HOPELESS_RATIO`, runs once. `step` is told of each run before it.
@@ -57,6 +59,7 @@ def time_plans(
     for number, timed in enumerate(timers, start=1):
         step(f"checking plan {number} of {len(plans)}")
         out.fill(np.nan)
+        Layout.of(plans[number - 1].solution, first, second, out)  # loads its kernels
         with deadline(limit) as met:
             seconds = timed()
         if met():
