@@ -101,6 +101,7 @@ def canonicalize(problem: Problem) -> CanonicalForm:
             problem.dtype,
             tuple(padding),
             tuple(1 + order.index(at - 1) for at in problem.constant),
+            aligned_output=problem.aligned_output,
         ),
         tuple(renamed.items()),
         tuple(order),

@@ -62,6 +62,9 @@ class Problem:
         Positions of the tensors that stay the same from call to call: 1 is the first operand.
     vector
         The letter of the output that vectors lie along; None for its last one.
+    aligned_output
+        Whether the output begins with a line of the caches, as what plans return does. Otherwise it
+        begins amid one, as numpy's large arrays do.
 
     Examples
     --------
@@ -80,6 +83,7 @@ class Problem:
     padding: tuple[Padding, ...] = ()
     constant: tuple[int, ...] = ()
     vector: str | None = None
+    aligned_output: bool = False
 
     def __post_init__(self) -> None:
         check_kind(self.spec, Spec, "spec of a Problem", "a Spec", SpecError)
@@ -102,6 +106,7 @@ class Problem:
         check_kinds(self.padding, Padding, "padding", "Padding", SizeError)
         check_kinds(self.constant, int, "constant", "numbers of tensors", SizeError)
         check_kind(self.vector, (str, NoneType), "vector", "a letter or None", SpecError)
+        check_kind(self.aligned_output, bool, "aligned_output", "True or False", SpecError)
         if self.padding:
             checked = check_padding(self.spec, dict(self.extents), self.padding)
             object.__setattr__(self, "padding", checked)
@@ -180,7 +185,7 @@ sizes are given for a, b
         }
         padding = (one.within(reaches[one.tensor, one.axis].extent(sizes)) for one in self.padding)
         found = type(self).of(self.spec, sizes, self.dtype, padding, self.constant)
-        return replace(found, vector=self.vector)
+        return replace(found, vector=self.vector, aligned_output=self.aligned_output)
 
     def with_vector(self, letter: str | None) -> Self:
         """Return the problem with vectors along a letter of the output; None for its last one.
@@ -332,7 +337,9 @@ sizes are given for a, b
         padding = "; ".join(map(str, self.padding))
         names = ", ".join(self.spec.names[at] for at in self.constant)
         constant = f"constant {names}" if names else ""
-        return " ".join(filter(None, (str(self.spec), sizes, self.dtype, padding, constant)))
+        aligned = f"aligned {self.spec.names[0]}" if self.aligned_output else ""
+        parts = (str(self.spec), sizes, self.dtype, padding, constant, aligned)
+        return " ".join(filter(None, parts))
 
 
 @lru_cache(maxsize=512)

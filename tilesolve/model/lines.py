@@ -42,7 +42,7 @@ def line_waste(
     tensors
         Those that count.
     ends
-        Bytes that each run of C costs beyond its own, see `bytes_at_ends`.
+        Bytes that each run of C costs whose ends lie amid lines, see `bytes_at_ends`.
 
     Examples
     --------
@@ -58,7 +58,8 @@ def line_waste(
     for tensor in tensors:
         if any(letter in sides for letter in _trailing_letters(tensor, box)):
             run = run_of(problem, tensor, box)
-            of_runs = ends if tensor == problem.spec.output else 0.0
+            amid = share_amid_lines(problem, box, line) if ends else 0.0
+            of_runs = ends * amid if tensor == problem.spec.output else 0.0
             share = sizes[tensor] / total
             waste = waste + share * run_waste(run, line, problem.itemsize, of_runs)
     return waste
@@ -81,12 +82,41 @@ def run_of(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> Any:  
     >>> [int(run_of(problem, t, {"m": 8, "n": 16, "k": 64})) for t in problem.spec.tensors]
     [128, 4096, 128]
     """
+    run, _ = _run_and_step(problem, tensor, sides)
+    return run
+
+
+def _run_and_step(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the bytes of a run, and those from its first letter that is cut to the next row."""
     run: Any = float(problem.itemsize)
+    step: Any = run
     whole: Any = True
     for letter in _trailing_letters(tensor, sides):
         run = run * np.where(whole, np.maximum(1, sides[letter]), 1)
+        step = step * np.where(whole, max(1, problem.sizes[letter]), 1)
         whole = whole & (sides[letter] >= problem.sizes[letter])
-    return run
+    return run, step
+
+
+def share_amid_lines(problem: Problem, sides: Mapping[str, Any], line: int) -> Any:  # noqa: ANN401
+    """Return the share of C's runs in a box, or in each of many, that begin and end amid lines.
+
+    Runs lie side by side, so that one ends where the next one begins. All begin at multiples of
+    what divides their length, the bytes from row to row, and a line: they are taken to be spread
+    evenly over these. An output that begins amid a line has all of them there.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> problem = replace(Problem.of("mn-mk-kn", 72), aligned_output=True)
+    >>> [float(share_amid_lines(problem, {"n": side}, 64)) for side in (7, 8, 9, 12)]
+    [0.875, 0.0, 0.875, 0.5]
+    """
+    if not problem.aligned_output:
+        return 1.0
+    run, step = _run_and_step(problem, problem.spec.output, sides)
+    parts = (np.asarray(size % line, np.int64) for size in (np.minimum(run, step), step))
+    return 1 - np.gcd(line, np.gcd(*parts)) / line
 
 
 def run_touched(access: Access, box: Box) -> float:
@@ -133,7 +163,7 @@ def lines_of(
 def bytes_at_ends(machine: Machine) -> float:
     """Return the bytes that memory takes by non-temporal stores while a run of C waits at its ends.
 
-    NumPy's arrays begin amid lines, and so do their runs.
+    It waits where these lie amid lines, see `share_amid_lines`.
 
     Examples
     --------
@@ -141,8 +171,13 @@ def bytes_at_ends(machine: Machine) -> float:
     215
     """
     memory = machine.memory
-    seconds = memory.part or machine.costs.part_line_seconds
-    return seconds * (memory.stream or memory.bandwidth)
+    return part_seconds(machine) * (memory.stream or memory.bandwidth)
+
+
+def part_seconds(machine: Machine) -> float:
+    """Return the seconds that a run of C takes beyond its bytes where its ends lie amid lines."""
+    part = machine.memory.part
+    return machine.costs.part_line_seconds if part is None else part
 
 
 def run_waste(run: Any, line: int, element: int, ends: float = 0.0) -> Any:  # noqa: ANN401 - number or array

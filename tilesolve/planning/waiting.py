@@ -8,7 +8,7 @@ from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import accesses_of
-from tilesolve.model.lines import run_touched, run_waste
+from tilesolve.model.lines import part_seconds, run_touched, run_waste, share_amid_lines
 from tilesolve.model.nest import Nest
 from tilesolve.model.pages import runs_of
 from tilesolve.model.price import Price, list_levels
@@ -73,16 +73,17 @@ def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> 
     """Return the seconds by which stores past the caches delay calls, beyond memory's part.
 
     A call ends with its stores, and waits until buffers take them: computing does not go on beside.
-    Runs begin and end amid lines, as in arrays of numpy; each takes longer than its bytes, as other
-    calls complete its end lines later. What the score has of the bytes as memory's time is left
+    Runs that begin and end amid lines take longer than their bytes, as other calls complete their
+    end lines later: all of them in arrays of numpy, see `share_amid_lines`. What the score has of the bytes as memory's time is left
     out. See ``docs/decisions/071-stores-wait.md``.
     """
     if nest.output != "stream" or is_half(share.dtype):
         return 0.0
     memory, view, size = machine.memory, list_levels(machine)[-1], cost.levels[-1].volumes[0]
-    part = machine.costs.part_line_seconds if memory.part is None else memory.part
-    run = run_touched(accesses_of(share)[0], _stored_box(nest))
-    taken = size / (memory.stream or memory.bandwidth) + size / run * part
+    box = _stored_box(nest)
+    amid = size / run_touched(accesses_of(share)[0], box)
+    amid *= float(share_amid_lines(share, box, memory.line))
+    taken = size / (memory.stream or memory.bandwidth) + amid * part_seconds(machine)
     shown = 1.0 if cost.bottleneck == memory.name else machine.costs.level_overlap
     return max(0.0, taken - shown * float(view.seconds([size])))
 

@@ -134,6 +134,8 @@ def problem_of(
     sizes: Sizes | None,
     dtype: str | None = None,
     constant: str = "",
+    *,
+    aligned_output: bool = False,
 ) -> Problem:
     """Return the problem that the arguments of `plan` name, as `read_sizes` gives them.
 
@@ -149,6 +151,8 @@ def problem_of(
     else:
         found = Problem.of(spec, sizes, dtype or "float64")
     _check_two_operands(found.spec)
+    if aligned_output:
+        found = replace(found, aligned_output=True)
     if not constant:
         return found
     names = found.spec.names[1:]

@@ -116,12 +116,14 @@ def cached(
     demand: Demand,
     constant: str,
     make: Callable[[Solution], _T],
+    *,
+    aligned_output: bool = False,
 ) -> _T:
     """Return what is made of a solution, from memory; else of one from disk, or solved now.
 
     Parameters
     ----------
-    spec, sizes, machine, dtype, threads, constant
+    spec, sizes, machine, dtype, threads, constant, aligned_output
         As in `plan`.
     demand
         How C is wanted.
@@ -138,19 +140,17 @@ def cached(
         threads,
         demand,
         constant,
+        aligned_output,
     )
+    pose = partial(problem_of, spec, sizes, dtype, constant, aligned_output=aligned_output)
     try:
         hash(key)
     except TypeError:  # no sizes, or no spec: the error says so
-        problem = problem_of(spec, sizes, dtype, constant)
+        problem = pose()
         return make(pick_fastest_measured(problem, Machine.load(machine), threads, demand))
     return remember(
         key,
-        lambda: make(
-            _from_disk(
-                problem_of(spec, sizes, dtype, constant), Machine.load(machine), threads, demand
-            )
-        ),
+        lambda: make(_from_disk(pose(), Machine.load(machine), threads, demand)),
     )
 
 

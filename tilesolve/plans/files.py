@@ -183,12 +183,15 @@ def _write_problem(problem: Problem) -> dict[str, Any]:
         "dtype": problem.dtype,
         "padding": [asdict(one) for one in problem.padding],
         "constant": list(problem.constant),
+        "aligned_output": problem.aligned_output,
     }
 
 
 def _read_problem(data: Mapping[str, Any]) -> Problem:
     padding = (Padding(**one) for one in data["padding"])
-    return Problem.of(data["spec"], data["sizes"], data["dtype"], padding, data["constant"])
+    found = Problem.of(data["spec"], data["sizes"], data["dtype"], padding, data["constant"])
+    # Older files do not have it, and were planned for outputs amid lines.
+    return replace(found, aligned_output=data.get("aligned_output", False))
 
 
 CODECS: Mapping[type, Codec] = {

@@ -296,6 +296,7 @@ def plan(
     strategy: str = "solver",
     scheme: Scheme | str | None = None,
     tries: int = 1,
+    aligned_output: bool = False,
     cache: bool = True,
 ) -> Plan:
     """Solve for the tiles of a contraction or convolution on a machine.
@@ -335,6 +336,10 @@ def plan(
         How many candidates are run on synthetic data, to keep the fastest: the plan that one try
         gives, and those that are predicted to take least. That plan is kept with others, so that
         only the first call of a process or of many takes the time.
+    aligned_output
+        Whether the output of calls begins with a line of the caches, as a large new one does, and
+        what `empty` returns. Otherwise it is taken to begin amid one, as numpy's large arrays do,
+        where the ends of its runs cost more. Any output may be given even so.
     cache
         Whether plans kept in memory and on disk may be used and added to.
 
@@ -358,10 +363,12 @@ def plan(
     demand = read_demand(accumulate, epilogue, strategy, scheme, tries)
     extents, name = read_sizes(spec, sizes, dtype)
     check_kind(constant, str, "constant", "names of operands", PlanError)
+    aligned = read_flag(aligned_output, "aligned_output", PlanError)
     if read_flag(cache, "cache", PlanError) and plan_cache.is_enabled():
-        found = plan_cache.cached(spec, extents, machine, name, threads, demand, constant, Plan)
+        posed = spec, extents, machine, name, threads, demand, constant
+        found = plan_cache.cached(*posed, Plan, aligned_output=aligned)
     else:
-        problem = problem_of(spec, extents, name, constant)
+        problem = problem_of(spec, extents, name, constant, aligned_output=aligned)
         check_epilogue(demand.epilogue, problem)
         found = Plan(pick_fastest_measured(problem, Machine.load(machine), threads, demand))
     if threads > found.machine.cores:
