@@ -53,6 +53,9 @@ def show_plan(
     accumulate: Annotated[
         bool, typer.Option("--accumulate", help="Add to what the output holds.")
     ] = False,
+    aligned_output: Annotated[
+        bool, typer.Option("--aligned-output", help="C begins with a line; numpy's are amid one.")
+    ] = False,
     strategy: Annotated[
         str, typer.Option(help="What finds the tiles: solver, composition or slicing.")
     ] = "solver",
@@ -103,6 +106,7 @@ def show_plan(
             epilogue=epilogue,
             strategy=strategy,
             tries=tries,
+            aligned_output=aligned_output,
             cache=cache,
         )
         report = str(found)
@@ -138,6 +142,8 @@ def _check_options(context: typer.Context) -> None:
         raise typer.BadParameter("give either a spec, --conv or --nest")
     if given["conv"] is not None and given["accumulate"]:
         raise typer.BadParameter("--conv takes no --accumulate")
+    if given["conv"] is not None and given["aligned_output"]:
+        raise typer.BadParameter("--conv takes no --aligned-output: results of layers are aligned")
 
 
 def _read_extents(text: str) -> int | str:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tilesolve.contractions.argument_kinds import read_flag
 from tilesolve.contractions.arrays import read_array
-from tilesolve.contractions.convolution import Convolution
+from tilesolve.contractions.convolution import Convolution, Form
 from tilesolve.contractions.convolution_arguments import PaddingArgument
 from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument
 from tilesolve.contractions.errors import PlanError
@@ -55,9 +55,9 @@ class ConvLayer:
         self._plans = LayerPlans(request)
         self._weights = weights
         self._bias = bias
-        self._prepared: dict[tuple[bool, bool], Prepared] = {}
+        self._prepared: dict[tuple[bool, bool, bool], Prepared] = {}
         self._recent: RepeatCall | None = None
-        self._prepare(self.convolution.pointwise)
+        self._prepare(self.convolution.pointwise, *self._plans.made(self.convolution.pointwise))
 
     @property
     def convolution(self) -> Convolution:
@@ -72,7 +72,7 @@ class ConvLayer:
     @property
     def prepared(self) -> Prepared:
         """The weights as that plan takes them."""
-        return self._prepared[self.convolution.pointwise, False]
+        return self._prepared[self.convolution.pointwise, False, self.plan.problem.aligned_output]
 
     @property
     def epilogue(self) -> Epilogue:
@@ -156,17 +156,18 @@ class ConvLayer:
         target = result_array(out, layer, {"x": images, "residual": None if adds else added})
         added = target if adds else added
         flat = self._plans.is_flat(images, target, *(() if added is None else (added,)))
-        arguments = flat, images, self._prepare(flat, adds), self._bias, added, target
+        weights = self._prepare(flat, *self._plans.made_for(flat, target, adds), adds)
+        arguments = flat, images, weights, self._bias, added, target
         self._plans.run(*arguments)
         self._recent = self._plans.recall(*arguments)
         return target if out is None else out
 
-    def _prepare(self, flat: bool, adds: bool = False) -> Prepared:
+    def _prepare(self, flat: bool, form: Form, plan: Plan, adds: bool = False) -> Prepared:
         """Return the weights as a plan takes them."""
-        found = self._prepared.get((flat, adds))
+        key = flat, adds, plan.problem.aligned_output
+        found = self._prepared.get(key)
         if found is None:
-            form, plan = self._plans.made(flat, adds)
-            found = self._prepared[flat, adds] = plan.prepare(form.filters(self._weights))
+            found = self._prepared[key] = plan.prepare(form.filters(self._weights))
         return found
 
     def __getstate__(self) -> tuple[Any, ...]:

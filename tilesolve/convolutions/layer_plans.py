@@ -20,7 +20,7 @@ from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
 from tilesolve.running.repeat_call import Argument, RepeatCall
 from tilesolve.system.checks import check_dtype, check_output
-from tilesolve.system.result_buffers import new_result
+from tilesolve.system.result_buffers import begins_with_line, is_new_aligned, new_result
 from tilesolve.system.units import format_volume
 
 
@@ -49,8 +49,15 @@ class LayerRequest:
     tries: int = 1
     cache: bool = True
 
-    def plan(self, problem: Problem, epilogue: Epilogue, *, accumulate: bool = False) -> Plan:
-        """Return the plan of one form of the layer."""
+    def plan(
+        self,
+        problem: Problem,
+        epilogue: Epilogue,
+        *,
+        accumulate: bool = False,
+        aligned_output: bool = True,
+    ) -> Plan:
+        """Return the plan of one form of the layer, for large results that are new if aligned."""
         return plan(
             problem,
             machine=self.machine,
@@ -59,6 +66,7 @@ class LayerRequest:
             epilogue=epilogue,
             strategy=self.strategy,
             tries=self.tries,
+            aligned_output=aligned_output and is_new_aligned(problem.bytes[0]),
             cache=self.cache,
         )
 
@@ -80,7 +88,9 @@ class LayerPlans:
 
     request: LayerRequest
     _forms: dict[bool, Form] = field(default_factory=dict, init=False)
-    _made: dict[tuple[bool, bool], tuple[Form, Plan]] = field(default_factory=dict, init=False)
+    _made: dict[tuple[bool, bool, bool], tuple[Form, Plan]] = field(
+        default_factory=dict, init=False
+    )
 
     def form(self, flat: bool) -> Form:
         """Return the convolution as a problem with views; flat: with all pixels as one axis."""
@@ -89,15 +99,31 @@ class LayerPlans:
             found = self._forms[flat] = self.request.convolution.form(flat=flat)
         return found
 
-    def made(self, flat: bool, adds: bool = False) -> tuple[Form, Plan]:
-        """Return the form and its plan; adds: of calls whose residual is what `out` holds."""
-        found = self._made.get((flat, adds))
+    def made(self, flat: bool, adds: bool = False, aligned: bool = True) -> tuple[Form, Plan]:
+        """Return the form and its plan.
+
+        Parameters
+        ----------
+        flat
+            Of arrays whose pixels are one axis.
+        adds
+            Of calls whose residual is what `out` holds.
+        aligned
+            Of results that begin with a line, if they are large; else amid one.
+        """
+        found = self._made.get((flat, adds, aligned))
+        if found is None and not aligned:
+            found = self._made.get((flat, adds, True))
+            if found and found[1].output == "stream":  # a plan that depends on it
+                found = None
         if found is None:
             form = self.form(flat)
             constant = form.problem.constant if self.request.constant else ()
             problem = replace(form.problem, constant=constant)
             try:
-                made = self.request.plan(problem, self.chain(form, adds), accumulate=adds)
+                made = self.request.plan(
+                    problem, self.chain(form, adds), accumulate=adds, aligned_output=aligned
+                )
             except SolverError as error:
                 if flat == self.request.convolution.pointwise:
                     raise
@@ -105,8 +131,13 @@ class LayerPlans:
                     "pixels of x or of the result are no single axis in memory, and for such "
                     f"arrays there is no plan: {error}; give arrays in C order"
                 ) from error
-            found = self._made[flat, adds] = form, made
+            found = self._made[flat, adds, aligned] = form, made
         return found
+
+    def made_for(self, flat: bool, out: Array, adds: bool = False) -> tuple[Form, Plan]:
+        """Return the form and the plan for an output, by where it begins."""
+        large = is_new_aligned(out.nbytes)
+        return self.made(flat, adds, not large or begins_with_line(self.form(flat).results(out)))
 
     def chain(self, form: Form, adds: bool) -> Epilogue:
         """Return what follows the convolution, in the letters of a form, and the sum with `out`."""
@@ -138,7 +169,7 @@ class LayerPlans:
         The residual may be `out`; weights that were prepared are of the plan for that then.
         """
         adds = residual is out
-        form, found = self.made(flat, adds)
+        form, found = self.made_for(flat, out, adds)
         others = [one.view for one in _operands(form, bias, None if adds else residual)]
         found(form.images(x), weights, form.results(out), beta=float(adds), operands=others)
 
@@ -153,11 +184,11 @@ class LayerPlans:
     ) -> RepeatCall | None:
         """Return what computes at once for calls like one that has run; None if nothing can.
 
-        Nothing can if the residual was `out`.
+        Nothing can if the residual was `out`, or where plans depend on where it begins.
         """
-        if residual is out:
+        form, found = self.made_for(flat, out)
+        if residual is out or found.output == "stream":
             return None
-        form, found = self.made(flat)
         return found.executor.recall(
             Argument(form.results(out), out),
             Argument(form.images(x), x),

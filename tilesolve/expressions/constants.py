@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from tilesolve.contractions.errors import SizeError, SpecError
 from tilesolve.expressions.contraction_order import ExpressionStep
-from tilesolve.expressions.step_kernels import Kernel, Planned, Preparation
+from tilesolve.expressions.planned import Planned
+from tilesolve.expressions.step_kernels import Kernel, Preparation
 from tilesolve.packing.memory_overlap import Array
-from tilesolve.plans.plan import plan
+from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
 from tilesolve.system.checks import as_array
 
@@ -71,15 +72,23 @@ class PlannedWithConstant:
     planned: Planned
     side: int
     prepared: Prepared
+    array: Array = field(repr=False)
+    amid: list[PlannedWithConstant] = field(default_factory=list, repr=False)
     route = "plan"
 
     @classmethod
     def of(cls, step: Planned, side: int, array: Array) -> PlannedWithConstant:
         """Return a step with one operand, 0 or 1, prepared for a plan to which that is constant."""
-        found, name = step.plan, step.plan.problem.spec.names[1 + side]
-        found = plan(found.problem, machine=found.machine, threads=found.threads, constant=name)
-        planned = replace(step, plan=found)
-        return cls(planned, side, found.prepare(planned.lay_out(side, array), name))
+        return cls.of_plan(step, step.plan, side, array)
+
+    @classmethod
+    def of_plan(cls, step: Planned, found: Plan, side: int, array: Array) -> PlannedWithConstant:
+        """Return the same by a plan of the step's problem."""
+        name = found.problem.spec.names[1 + side]
+        if 1 + side not in found.problem.constant:
+            found = plan(found.problem, machine=found.machine, threads=found.threads, constant=name)
+        planned = replace(step, plan=found, amid=[])
+        return cls(planned, side, found.prepare(planned.lay_out(side, array), name), array)
 
     @property
     def text(self) -> str:
@@ -89,6 +98,11 @@ class PlannedWithConstant:
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it, into `out` if one is given."""
         (array,) = arrays
+        found = self.planned.plan_for(self.planned.find_target(out))
+        if found is not self.planned.plan:
+            if not self.amid:
+                self.amid.append(self.of_plan(self.planned, found, self.side, self.array))
+            return self.amid[0](array, out=out)
         other = self.planned.lay_out(1 - self.side, array)
         pair = (self.prepared, other) if self.side == 0 else (other, self.prepared)
         return self.planned.product(pair, out)

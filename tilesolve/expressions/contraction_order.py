@@ -15,9 +15,11 @@ from tilesolve.constants import policy
 from tilesolve.contractions.roles import Roles
 from tilesolve.expressions.dispatch import Request, choose_route, flops
 from tilesolve.expressions.paths import Pair, find_path, split_path
-from tilesolve.expressions.step_kernels import Kernel, Loops, Matmul, Multiply, Planned, in_ascii
+from tilesolve.expressions.planned import Planned
+from tilesolve.expressions.step_kernels import Kernel, Loops, Matmul, Multiply, in_ascii
 from tilesolve.plans.copy_sizes import block_bytes, copy_bytes
 from tilesolve.plans.plan import plan
+from tilesolve.system.result_buffers import is_new_aligned
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +99,15 @@ def _layout(
         return swapped if swapped in wanted and natural not in wanted else natural
     if known is None:
         return panel
-    after = output if later.letters == frozenset(output) else _natural(panel, known, later.letters)
+    final = later.letters == frozenset(output)
+    after = output if final else _natural(panel, known, later.letters)
     there, _ = choose_route(request, panel, known, after)
     work = request.size({*first, *second}) + request.size({*panel, *known})
     if there != "plan" or 2 * work < policy.EINSUM_LAYOUT_FLOPS:
         return panel
 
     def score(letters: str) -> float:
-        following = _planned(request, letters, known, after).plan.solution.score
+        following = _planned(request, letters, known, after, final).plan.solution.score
         return _planned(request, first, second, letters).plan.solution.score + following
 
     return min(dict.fromkeys((panel, batch + kept + summed, natural)), key=score)
@@ -147,8 +150,8 @@ def _planned_step(
 ) -> tuple[Planned, int, str]:
     """Return a planned step, the bytes of its copies, and what its report says of transposes."""
     inner = _batches_in_front(request, tensors, last) if request.transposes_batches else tensors
-    planned = _planned(request, *inner)
     first, second, output = tensors
+    planned = _planned(request, *inner, last and inner[2] == output)
     axes = _axes(first, inner[0]), _axes(second, inner[1]), _axes(inner[2], output)
     kernel = replace(planned, text=f"{first},{second}->{output}", axes=axes)
     solution = planned.plan.solution
@@ -195,10 +198,21 @@ def _axes(letters: str, transposed: str) -> tuple[int, ...] | None:
     return None if letters == transposed else tuple(letters.index(x) for x in transposed)
 
 
-def _planned(request: Request, first: str, second: str, output: str) -> Planned:
+def _planned(
+    request: Request, first: str, second: str, output: str, final: bool = False
+) -> Planned:
+    """Return a contraction by a plan; final: whether its output is where a call wants it."""
     # Letters are renamed in the order in which they appear, so that like steps share a plan.
     text = f"{first},{second}->{output}"
     letters = "".join(dict.fromkeys(first + second))
     extents = dict(zip(in_ascii(letters), (request.sizes[x] for x in letters), strict=True))
     threads = request.options.threads
-    return Planned(text, plan(in_ascii(text), extents, dtype=request.dtype.name, threads=threads))
+    aligned = is_new_aligned(request.nbytes(output))
+    found = plan(
+        in_ascii(text),
+        extents,
+        dtype=request.dtype.name,
+        threads=threads,
+        aligned_output=aligned and (request.options.aligned_output or not final),
+    )
+    return Planned(text, found)

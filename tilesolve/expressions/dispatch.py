@@ -40,12 +40,15 @@ class Options:
         Bytes of intermediate results and copies.
     called_once
         Whether planning must pay in a single call.
+    aligned_output
+        Whether large results begin with lines, as new ones do; else amid them.
     """
 
     threads: int | None = None
     optimize: Any = True
     memory_limit: int | None = None
     called_once: bool = False
+    aligned_output: bool = True
 
     def __post_init__(self) -> None:
         if self.threads is not None:

@@ -26,6 +26,7 @@ from tilesolve.expressions.overrides import check_no_options, find_override
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import as_array, as_dtype, check_output, common_dtype
 from tilesolve.system.files import read_setting
+from tilesolve.system.result_buffers import begins_with_line, is_new_aligned
 
 Order = Literal["K", "A", "C", "F"]
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
@@ -225,11 +226,13 @@ def _general(
     _check_choice("order", order, get_args(Order))
     _check_choice("casting", casting, get_args(Casting))
     computed = _computed(dtypes, out, dtype, casting)
-    wanted = Options(threads, optimize, memory_limit, called_once=True)
+    large = isinstance(out, np.ndarray) and is_new_aligned(out.nbytes)
+    aligned = out is None or not large or begins_with_line(out)
+    wanted = Options(threads, optimize, memory_limit, called_once=True, aligned_output=aligned)
 
     shapes = [array.shape for array in arrays]
     known = (
-        *(subscripts, tuple(shapes), tuple(dtypes), computed, threads, memory_limit),
+        *(subscripts, tuple(shapes), tuple(dtypes), computed, threads, memory_limit, aligned),
         *(repr(optimize), read_setting("TILESOLVE_NUM_THREADS"), read_setting("TILESOLVE_MACHINE")),
     )
     found = _expressions.get(known)

@@ -16,7 +16,8 @@ from tilesolve.contractions.subscripts import Subscripts
 from tilesolve.expressions.constants import Constants, prepare
 from tilesolve.expressions.contraction_order import ExpressionStep
 from tilesolve.expressions.dispatch import flops
-from tilesolve.expressions.step_kernels import Loops, Planned, Preparation, Transpose
+from tilesolve.expressions.planned import Planned
+from tilesolve.expressions.step_kernels import Loops, Preparation, Transpose
 from tilesolve.packing.memory_overlap import Array, overlap
 from tilesolve.system.checks import as_array, check_output
 from tilesolve.system.html_report import write_html_report

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from string import ascii_letters
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,10 +18,6 @@ from tilesolve.constants import policy
 from tilesolve.contractions.roles import Roles
 from tilesolve.expressions.blas import limit_blas_threads
 from tilesolve.packing.memory_overlap import Array
-
-if TYPE_CHECKING:
-    from tilesolve.plans.plan import Plan
-    from tilesolve.running.prepared import Prepared
 
 
 def copy_array(source: Array, out: Array, threads: int | None = None) -> Array:
@@ -376,63 +372,3 @@ class Matmul:
         if out is None:
             return product
         return copy_array(product, out)
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A contraction of two arrays by a plan.
-
-    Parameters
-    ----------
-    text
-        As einsum writes it.
-    plan
-        The plan that runs.
-    axes
-        Where the plan has another order of axes than the step, that order: of the axes of each
-        operand, and, for the step's result, of the axes of the plan's. An array is copied for it
-        only if its last axis is contiguous.
-
-    Examples
-    --------
-    >>> from tilesolve import plan
-    >>> step = Planned("ik,kj->ij", plan("ik,kj->ij", 4, "i7-6700k"))
-    >>> step(np.eye(4), np.eye(4)).tolist() == np.eye(4).tolist()
-    True
-    """
-
-    text: str
-    plan: Plan
-    axes: tuple[tuple[int, ...] | None, ...] = (None, None, None)
-    route = "plan"
-
-    def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
-        """Compute it."""
-        return self.product([self.lay_out(side, array) for side, array in enumerate(arrays)], out)
-
-    def product(self, operands: Sequence[Array | Prepared], out: Array | None) -> Array:
-        """Compute it for operands as the plan takes them."""
-        first, second = operands
-        axes = self.axes[2]
-        if axes is None:
-            return self.plan(first, second, out=out)
-        if out is not None and not _has_contiguous_last(out):
-            self.plan(first, second, out=out.transpose(np.argsort(axes)))
-            return out
-        product = self.plan(first, second).transpose(axes)
-        return product if out is None else copy_array(product, out, self.plan.threads)
-
-    def lay_out(self, side: int, array: Array) -> Array:
-        """Return an operand as the plan takes it."""
-        axes = self.axes[side]
-        if axes is None:
-            return array
-        view = array.transpose(axes)
-        if not _has_contiguous_last(array):
-            return view
-        return copy_array(view, np.empty(view.shape, view.dtype), self.plan.threads)
-
-
-def _has_contiguous_last(array: Array) -> bool:
-    """Return whether the last axis is contiguous, as in C order."""
-    return array.strides[-1] == array.itemsize

@@ -19,11 +19,13 @@ from tilesolve.expressions import dispatch
 from tilesolve.expressions.contraction_order import ExpressionStep
 from tilesolve.expressions.dispatch import Options, Request
 from tilesolve.expressions.expression import Expression
-from tilesolve.expressions.step_kernels import Kernel, Loops, Planned, Preparation, Zeros
+from tilesolve.expressions.planned import Planned
+from tilesolve.expressions.step_kernels import Kernel, Loops, Preparation, Zeros
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.plans.copy_sizes import block_bytes, copy_bytes
 from tilesolve.plans.plan import plan
 from tilesolve.system.checks import common_dtype
+from tilesolve.system.result_buffers import is_new_aligned
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,9 @@ def _kernel(
         request = Request(sizes, dtype, options)
         if work >= request.plan_flops:
             problem = Problem.of(spec, sizes, dtype)
-            planned = Planned(text, plan(problem, threads=options.threads))
+            aligned = options.aligned_output and is_new_aligned(problem.bytes[0])
+            found = plan(problem, threads=options.threads, aligned_output=aligned)
+            planned = Planned(text, found)
             solution = planned.plan.solution
             copies = (sum(copy_bytes(solution)) + block_bytes(solution)) * solution.threads
             return planned, f"{work:.3g} flops", copies

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
@@ -10,7 +11,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.planning.composition.given import GivenScheme
 from tilesolve.planning.composition.strategy import Composition
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.geometric.strategy import GeometricProgram, alternatives
+from tilesolve.planning.geometric.strategy import GeometricProgram, alternatives, may_stream
 from tilesolve.planning.slicing.strategy import Slicing
 from tilesolve.planning.solution import Search, Solution
 from tilesolve.planning.strategy import Strategy
@@ -45,6 +46,23 @@ def solve(problem: Problem, machine: Machine, threads: int, demand: Demand) -> S
 composition, slicing
     """
     return rank(problem, machine, threads, demand)[0]
+
+
+def drop_alignment(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Problem:
+    """Return a problem that says where its output begins only if plans depend on that.
+
+    They do where the output may go past the caches. Others are the same for both, and kept once.
+
+    Examples
+    --------
+    >>> problem = replace(Problem.of("ik-ij-jk", 64), aligned_output=True)
+    >>> drop_alignment(problem, Machine.load("i7-6700k"), 1, Demand()).aligned_output
+    False
+    """
+    usual = demand.scheme is None and demand.strategy == next(iter(STRATEGIES))
+    if not problem.aligned_output or (usual and may_stream(problem, machine, threads, demand)):
+        return problem
+    return replace(problem, aligned_output=False)
 
 
 def list_tries(problem: Problem, machine: Machine, threads: int, demand: Demand) -> list[Solution]:

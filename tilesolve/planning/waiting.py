@@ -74,18 +74,22 @@ def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> 
 
     A call ends with its stores, and waits until buffers take them: computing does not go on beside.
     Runs that begin and end amid lines take longer than their bytes, as other calls complete their
-    end lines later: all of them in arrays of numpy, see `share_amid_lines`. What the score has of the bytes as memory's time is left
-    out. See ``docs/decisions/071-stores-wait.md``.
+    end lines later: all of them in arrays of numpy, see `share_amid_lines`. What the score has of
+    the bytes as memory's time is left out. See ``docs/decisions/071-stores-wait.md``.
     """
     if nest.output != "stream" or is_half(share.dtype):
         return 0.0
     memory, view, size = machine.memory, list_levels(machine)[-1], cost.levels[-1].volumes[0]
-    box = _stored_box(nest)
-    amid = size / run_touched(accesses_of(share)[0], box)
-    amid *= float(share_amid_lines(share, box, memory.line))
-    taken = size / (memory.stream or memory.bandwidth) + amid * part_seconds(machine)
+    runs = size / run_touched(accesses_of(share)[0], _stored_box(nest))
+    parts = runs * amid_share(share, nest, machine) * part_seconds(machine)
+    taken = size / (memory.stream or memory.bandwidth) + parts
     shown = 1.0 if cost.bottleneck == memory.name else machine.costs.level_overlap
     return max(0.0, taken - shown * float(view.seconds([size])))
+
+
+def amid_share(share: Problem, nest: Nest, machine: Machine) -> float:
+    """Return the share of the runs that calls store whose ends lie amid lines."""
+    return float(share_amid_lines(share, _stored_box(nest), machine.memory.line))
 
 
 def _stored_box(nest: Nest) -> dict[str, int]:

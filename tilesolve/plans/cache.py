@@ -24,6 +24,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.machine.places import check_machine, machine_file
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solution import Solution
+from tilesolve.planning.solve import drop_alignment
 from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.files import FORMAT, VALUES, dump, load, rename_letters
 from tilesolve.plans.tries import pick_fastest_measured
@@ -148,10 +149,7 @@ def cached(
     except TypeError:  # no sizes, or no spec: the error says so
         problem = pose()
         return make(pick_fastest_measured(problem, Machine.load(machine), threads, demand))
-    return remember(
-        key,
-        lambda: make(_from_disk(pose(), Machine.load(machine), threads, demand)),
-    )
+    return remember(key, lambda: make(_from_disk(pose(), Machine.load(machine), threads, demand)))
 
 
 def remember(key: Hashable, make: Callable[[], _T]) -> _T:
@@ -189,7 +187,7 @@ def _machine_key(machine: str | None) -> Hashable:
 
 
 def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Solution:
-    form = canonicalize(problem)
+    form = canonicalize(drop_alignment(problem, machine, threads, demand))
     check_epilogue(demand.epilogue, problem)
     if demand.scheme is not None:
         demand.scheme.check_letters(problem.spec.letters)

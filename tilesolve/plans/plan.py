@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -339,7 +340,8 @@ def plan(
     aligned_output
         Whether the output of calls begins with a line of the caches, as a large new one does, and
         what `empty` returns. Otherwise it is taken to begin amid one, as numpy's large arrays do,
-        where the ends of its runs cost more. Any output may be given even so.
+        where the ends of its runs cost more. Any output may be given even so. Where the output goes
+        through the caches that makes no difference.
     cache
         Whether plans kept in memory and on disk may be used and added to.
 
@@ -389,11 +391,29 @@ def core_plan(found: Plan, cores: int) -> Plan:
     """
     if cores == 1 and found.threads == 1:
         return found
+    return _plan_again(found, found.problem, divide_machine(found.machine, cores), 1)
+
+
+def plan_amid_lines(found: Plan) -> Plan:
+    """Return the plan of the same for an output that begins amid a line.
+
+    Examples
+    --------
+    >>> matmul = plan("ik-ij-jk", 64, "i7-6700k")
+    >>> plan_amid_lines(matmul) == matmul
+    True
+    """
+    problem = replace(found.problem, aligned_output=False)
+    return _plan_again(found, problem, found.machine, found.threads)
+
+
+def _plan_again(found: Plan, problem: Problem, machine: Machine, threads: int) -> Plan:
+    """Return the plan for which as much is asked as for another one."""
     demand = found.demand
     return plan(
-        found.problem,
-        machine=divide_machine(found.machine, cores),
-        threads=1,
+        problem,
+        machine=machine,
+        threads=threads,
         accumulate=not demand.overwrite,
         epilogue=demand.epilogue,
         strategy=demand.strategy,

@@ -19,6 +19,7 @@ from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.layout_policy import LayoutPolicy, policy_of
 from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.solution import Composed, Search, Sliced, Solution
+from tilesolve.planning.waiting import amid_share
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.plans.loop_listing import list_loops
 from tilesolve.system.tables import align_columns
@@ -193,6 +194,10 @@ def _running(solution: Solution) -> Iterator[str]:
     calls = f"{solution.cost.calls:.4g} calls"
     written = _written(solution, policy)
     yield f"microkernel {kernel.rows}×{kernel.columns}, {calls}; C is {written}"
+    if solution.output == "stream":
+        amid = amid_share(solution.share, solution.nest, solution.machine)
+        begins = "with" if solution.problem.aligned_output else "amid"
+        yield f"C is priced as it begins {begins} a line: ends of runs lie amid lines in {amid:.0%}"
     if solution.vector is not None:
         yield f"vectors lie along {solution.vector}: C is written across its rows"
     if lane := shared_lane(solution.share):

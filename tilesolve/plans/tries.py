@@ -18,6 +18,7 @@ from tilesolve.planning.solution import Solution
 from tilesolve.planning.solve import list_tries
 from tilesolve.plans.executors import make_executor
 from tilesolve.system.first_use import tell_of_planning
+from tilesolve.system.result_buffers import new_result
 
 TURNS_SECONDS = 0.5
 """Seconds of all turns of tries, about, unless a single one takes longer."""
@@ -67,6 +68,10 @@ def measure(candidates: Sequence[Solution]) -> list[float]:
         return generator.random(tuple(shape)).astype(array_dtype(problem.dtype))
 
     operands, out = [draw(shape) for shape in problem.shapes[1:]], draw(problem.shapes[0])
+    if problem.aligned_output:
+        aligned = new_result(out.shape, out.dtype)
+        np.copyto(aligned, out)
+        out = aligned
     epilogue = candidates[0].epilogue
     others = [draw(shape) for shape in epilogue.shapes(problem)] if epilogue else []
     calls = [_call(one, operands, out, others) for one in candidates]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tilesolve.contractions.errors import SettingError
 from tilesolve.packing.buffers import Bytes, allocate
-from tilesolve.packing.sizes import HUGE_PAGE_BYTES
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, HUGE_PAGE_BYTES
 from tilesolve.system.files import read_setting
 from tilesolve.system.units import parse_size
 
@@ -94,11 +94,31 @@ def new_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     (2, 3)
     """
     size = prod(shape) * dtype.itemsize
-    if size < HUGE_PAGE_BYTES:
+    if not is_new_aligned(size):
         return np.empty(shape, dtype)
     _pool.limit = _limit(read_setting("TILESOLVE_RESULT_BUFFERS"))
     block = _pool.take(size + -size % HUGE_PAGE_BYTES)
     return np.asarray(_Lent(_pool, block))[:size].view(dtype).reshape(shape)
+
+
+def is_new_aligned(size: int) -> bool:
+    """Return whether a new result of so many bytes begins with a line, wherever it comes to lie."""
+    return size >= HUGE_PAGE_BYTES
+
+
+def begins_with_line(out: NDArray[Any]) -> bool:
+    """Return whether an array lies as a large new result does: in C order, from a line on.
+
+    Of small ones that is not looked at, which would take longer than it is worth.
+
+    Examples
+    --------
+    >>> large = new_result((1 << 19,), np.dtype("float64"))
+    >>> begins_with_line(large), begins_with_line(large[1:]), begins_with_line(large[:8])
+    (True, False, False)
+    """
+    large = is_new_aligned(out.nbytes) and out.flags.c_contiguous
+    return large and out.ctypes.data % ALIGNMENT_BYTES == 0
 
 
 def forget_results() -> None:

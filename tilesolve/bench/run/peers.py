@@ -18,6 +18,7 @@ from tilesolve.bench.run.made import Run
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
+from tilesolve.packing.sizes import ALIGNMENT_BYTES
 
 
 def write_einsum(problem: Problem) -> str:
@@ -45,10 +46,11 @@ def write_einsum(problem: Problem) -> str:
 def tilesolve(
     problem: Problem, machine: Machine, threads: int, operands: Sequence[Array], out: Array
 ) -> Run:
-    """Make ready a plan, solved anew."""
+    """Make ready a plan, solved anew for where the output begins."""
     from tilesolve.plans.plan import plan
 
-    found = plan(problem, machine=machine, threads=threads, cache=False)
+    aligned = out.ctypes.data % ALIGNMENT_BYTES == 0
+    found = plan(problem, machine=machine, threads=threads, aligned_output=aligned, cache=False)
     first, second = operands
     return lambda: found(first, second, out)
 

@@ -50,16 +50,10 @@ class GeometricProgram:
         >>> [one.split for one in GeometricProgram().solutions(problem, machine, 2, Demand())]
         ['i', 'k']
         """
-        places = list_levels(machine, threads)
         vector = choose_vector_letter(problem, machine)
         output: Output = "accumulate"
         if demand.overwrite:
-            kept = min(places[-1].capacity, machine.last_cache_bytes)
-            # What is written across rows, or gone over once more, is written through the caches.
-            again = demand.epilogue is not None or is_half(problem.dtype)
-            near = vector is not None or again
-            streams = not near and _outgrows(problem, kept)
-            output = "stream" if streams else "store"
+            output = "stream" if may_stream(problem, machine, threads, demand) else "store"
         found = []
         for split in _letters_to_try(problem, threads):
             # Partial outputs are read again, so that they stay in caches where they fit.
@@ -71,6 +65,17 @@ class GeometricProgram:
             # Whole sums leave few bytes where a cache is small: parts of them may be faster.
             if one.output == "stream" and (not satisfiable(setting_for(one)) or _recopies(one)):
                 yield _solution(problem, machine, threads, one.split, vector, "store", demand)
+
+
+def may_stream(problem: Problem, machine: Machine, threads: int, demand: Demand) -> bool:
+    """Return whether C may be written past the caches.
+
+    What is written across rows, or gone over once more, is written through them.
+    """
+    if not demand.overwrite or demand.epilogue is not None or is_half(problem.dtype):
+        return False
+    kept = min(list_levels(machine, threads)[-1].capacity, machine.last_cache_bytes)
+    return _outgrows(problem, kept) and choose_vector_letter(problem, machine) is None
 
 
 def setting_for(solution: Solution) -> Setting:
