@@ -150,8 +150,8 @@ def test_large_intermediates_take_the_layout_of_the_fastest_plans(monkeypatch):
     asked = []
     planned = contraction_order._planned
 
-    def counted(request, first, second, output):
-        step = planned(request, first, second, output)
+    def counted(request, first, second, output, final=False):
+        step = planned(request, first, second, output, final)
         asked.append((first, second, output, step.plan.solution.score))
         return step
 

@@ -54,7 +54,7 @@ def einsum(
     do those of float16 and bfloat16, with sums in float32, rounded once. Smaller ones, other dtypes
     (integers and truth values are exact, as in numpy) and sums that are no matrix products run by
     numpy; ``print(expression(...))`` shows which. It is decided by shapes and dtypes alone, so that
-    a call repeats bit by bit.
+    a call repeats bit by bit; for results past the caches also by whether `out` begins with a line.
 
     Parameters
     ----------
