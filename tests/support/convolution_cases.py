@@ -90,6 +90,8 @@ def layers(draw, layouts=("NCHW", "NHWC", "NCHWc"), most=6):
 class ReferencePlan:
     """A plan that computes by the reference, at once."""
 
+    output = "store"
+
     def __init__(self, problem, *, epilogue, **_):
         self.problem, self.epilogue = problem, epilogue
         self.executor = self
