@@ -71,8 +71,9 @@ class Planned:
     def plan_for(self, target: Array | None) -> Plan:
         """Return the plan that writes to a target, by where that begins."""
         found = self.plan
-        depends = found.output == "stream" and found.problem.aligned_output
-        if target is None or not depends or begins_with_line(target):
+        if target is None or found.output != "stream" or not found.problem.aligned_output:
+            return found
+        if begins_with_line(target):
             return found
         if not self.amid:
             self.amid.append(plan_amid_lines(found))
