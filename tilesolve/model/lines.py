@@ -14,6 +14,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Access, Box
+from tilesolve.model.walk import choose
 
 
 def line_waste(
@@ -53,7 +54,7 @@ def line_waste(
     """
     sizes = dict(zip(problem.spec.tensors, problem.bytes, strict=True))
     total = max(1, sum(sizes.values()))
-    waste = np.ones(len(next(iter(sides.values()))))
+    waste = np.ones(1)
     box: Mapping[str, Any] = {**known, **sides}
     for tensor in tensors:
         if any(letter in sides for letter in _trailing_letters(tensor, box)):
@@ -84,8 +85,10 @@ def run_of(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> Any:  
     run: Any = float(problem.itemsize)
     whole: Any = True
     for letter in _trailing_letters(tensor, sides):
-        run = run * np.where(whole, np.maximum(1, sides[letter]), 1)
-        whole = whole & (sides[letter] >= problem.sizes[letter])
+        side = sides[letter]
+        many = isinstance(side, np.ndarray)
+        run = run * choose(whole, np.maximum(1, side) if many else max(1, side), 1)
+        whole = whole & (side >= problem.sizes[letter])
     return run
 
 

@@ -29,7 +29,7 @@ from tilesolve.planning.geometric.integers import trivial_tilings
 from tilesolve.planning.geometric.loop_choices import innermost_classes
 from tilesolve.planning.geometric.program import find_limits
 from tilesolve.planning.geometric.tilings import feasible
-from tilesolve.planning.letter_boxes import even_sizes, line_sides, run_sides, tiles_of
+from tilesolve.planning.least_tiles import even_sizes, line_sides, run_sides, tiles_of
 from tilesolve.planning.setting import Setting
 
 
