@@ -5,8 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Self
@@ -84,6 +83,9 @@ class Problem:
     constant: tuple[int, ...] = ()
     vector: str | None = None
     aligned_output: bool = False
+    shapes: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
+    """The shapes of all arrays, the output's first: without the zeros around them."""
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_kind(self.spec, Spec, "spec of a Problem", "a Spec", SpecError)
@@ -112,6 +114,19 @@ class Problem:
             object.__setattr__(self, "padding", checked)
         if self.constant:
             object.__setattr__(self, "constant", _check_constant(self.spec, self.constant))
+        object.__setattr__(self, "shapes", _find_shapes(self))
+        object.__setattr__(self, "_hash", hash(self._given))
+
+    @property
+    def _given(self) -> tuple[object, ...]:
+        """What it was made of."""
+        return self.spec, self.extents, self.dtype, self.padding, self.constant, self.vector
+
+    def __hash__(self) -> int:
+        return self._hash  # what is kept for problems is looked up hundreds of times in a plan
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), self._given  # hashes differ from process to process
 
     @classmethod
     def of(
@@ -238,7 +253,7 @@ sizes are given for a, b
     def shape(self, tensor: int) -> tuple[int, ...]:
         """Return the shape of a tensor's array: 0 is the output, 1 the first operand."""
         check_position(tensor, len(self.spec.tensors), "tensor", SizeError)
-        return _find_shapes(self)[tensor]
+        return self.shapes[tensor]
 
     def strides(self, tensor: int) -> dict[str, int]:
         """Return the bytes between neighbours along each letter of a tensor in C order.
@@ -251,11 +266,6 @@ sizes are given for a, b
         shape = self.shape(tensor)
         pitches = [self.itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape))]
         return self.spec.tensors[tensor].strides(pitches)
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of all tensors, the output's first."""
-        return _find_shapes(self)
 
     @property
     def flops(self) -> int:
@@ -342,9 +352,8 @@ sizes are given for a, b
         return " ".join(filter(None, parts))
 
 
-@lru_cache(maxsize=512)
 def _find_shapes(problem: Problem) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of all arrays of a problem: without the zeros around them."""
+    """Return the shapes of all arrays of a problem."""
     zeros = {(one.tensor, one.axis): one.before + one.after for one in problem.padding}
     return tuple(
         tuple(

@@ -28,6 +28,7 @@ from tilesolve.kernels.programs.computing import emit_compute, emit_start
 from tilesolve.kernels.programs.conditions import holding, within
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.holds import emit_hold, held_place
+from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.kernels.programs.program import (
     Barrier,
     Buffer,
@@ -37,7 +38,6 @@ from tilesolve.kernels.programs.program import (
     Loop,
     Node,
     Start,
-    list_nodes,
 )
 from tilesolve.kernels.programs.scope import (
     Place,

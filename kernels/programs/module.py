@@ -22,7 +22,8 @@ from tilesolve.kernels.programs.accesses import Target
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.lowering import Lowering, buffer_bytes
-from tilesolve.kernels.programs.program import Barrier, Buffer, Loop, Node, list_nodes
+from tilesolve.kernels.programs.nodes import list_nodes
+from tilesolve.kernels.programs.program import Barrier, Buffer, Loop, Node
 from tilesolve.kernels.programs.scope import Place, Scope
 from tilesolve.kernels.programs.skeleton import ArrayForm, Skeleton
 from tilesolve.kernels.programs.thread_safety import check_threads

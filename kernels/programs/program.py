@@ -6,16 +6,12 @@ all that follows from the statements written down: bounds, starts, holds, guards
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeVar
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation
-
-Kind = Literal["serial", "vector", "unrolled", "threads"]
-"""How a loop runs: trip by trip, all lanes at once, written out, or divided among threads."""
+from tilesolve.kernels.programs.nodes import Kind, list_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +164,6 @@ class Barrier:
 Node = Loop | Compute | Start | Hold | Guard | Buffer | Barrier
 """A part of a program."""
 
-N = TypeVar("N")
-
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -205,10 +199,3 @@ class Program:
     def nodes(self) -> tuple[Node, ...]:
         """All parts, each before those within it."""
         return tuple(list_nodes(self.body))
-
-
-def list_nodes(body: Iterable[N]) -> Iterator[N]:
-    """Yield all parts of parts of a program, or of a loop tree, each before those within it."""
-    for node in body:
-        yield node
-        yield from list_nodes(getattr(node, "body", ()))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
+from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.kernels.programs.program import (
     Barrier,
     Buffer,
@@ -13,7 +14,6 @@ from tilesolve.kernels.programs.program import (
     Loop,
     Node,
     Start,
-    list_nodes,
 )
 from tilesolve.kernels.programs.skeleton import Skeleton
 

@@ -11,10 +11,7 @@ from tilesolve.constants import tuning
 from tilesolve.kernels.codegen import pack, shape
 from tilesolve.packing.offset_tables import TileLayout
 
-MAX_LEVELS = 8
-"""Levels of a nest at most, the register tiles included."""
-
-PREPARED_LEVEL = MAX_LEVELS
+PREPARED_LEVEL = tuning.MAX_LEVELS
 """Stands for a level of packed copies that were prepared: none that is walked."""
 
 ROWS, COLUMNS, SUMS, BATCHES = range(4)
@@ -63,7 +60,7 @@ TOP = PACKER_FRAME + len(pack.FIELDS)
 ORDERS = TOP + 1
 """For each level its four roles, innermost loop first."""
 
-LOOPS = ORDERS + 4 * MAX_LEVELS
+LOOPS = ORDERS + 4 * tuning.MAX_LEVELS
 """For each level `LOOP_WORDS`: the current segment of each role, `LOOP_ENDS` words further their
 ends, `LOOP_BEGINS` words further their beginnings."""
 
@@ -71,7 +68,7 @@ LOOP_ENDS, LOOP_BEGINS, LOOP_WORDS = 4, 8, 12
 
 # Packed copies, for each operand
 
-PACKED_LEVEL = LOOPS + LOOP_WORDS * MAX_LEVELS
+PACKED_LEVEL = LOOPS + LOOP_WORDS * tuning.MAX_LEVELS
 """At which level it is packed; 0: it is read in place; `PREPARED_LEVEL`: it was packed before."""
 
 PACK_KIND = PACKED_LEVEL + 2

@@ -1,6 +1,7 @@
 """What runs for given strides: planning decides it, running obeys, the report says it."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -102,7 +103,7 @@ def test_the_fastest_solution_of_a_strategy_is_taken(monkeypatch):
         ((usual, other), usual),
         ((other, usual), other),
     ):
-        strategies = {"solver": Fixed(*found), "other": Fixed(other)}
+        strategies = {"solver": partial(Fixed, *found), "other": partial(Fixed, other)}
         monkeypatch.setattr(solving, "STRATEGIES", strategies)
         assert solve(problem, MACHINE, 1, Demand(strategy="other")) is other
         assert solve(problem, MACHINE, 1, Demand()) is best

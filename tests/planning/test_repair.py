@@ -26,7 +26,7 @@ from tilesolve.model.nest import Nest
 from tilesolve.model.pages import has_aliased_lines
 from tilesolve.model.price import compute_price, list_levels
 from tilesolve.model.score import score_price, score_times
-from tilesolve.planning import letter_boxes
+from tilesolve.planning import least_tiles, letter_boxes
 from tilesolve.planning.geometric.integers import (
     _families,
     repair,
@@ -461,7 +461,7 @@ def test_even_sizes_of_long_letters_are_few(extents):
     letters = "cdefg"[: len(extents)]
     sizes = {"a": 3, "b": 3, **dict(zip(letters, extents, strict=True))}
     problem = Problem.of(f"ab-a{letters}-{letters}b", sizes)
-    found = letter_boxes.even_sizes(problem, letters, 64)
+    found = least_tiles.even_sizes(problem, letters, 64)
     assert 1 < len(found) <= policy.EVEN_ITERATIONS
     assert all(prod(extents) % size == 0 for size in found)
 

@@ -203,6 +203,9 @@ a micro-panel."""
 
 # Tables of a run
 
+MAX_LEVELS = 8
+"""Levels of a nest at most, the register tiles included."""
+
 MAX_TABLE_INDICES = 1 << 17
 """Indices of one role that are tabulated at once; a tile of more is walked part by part."""
 

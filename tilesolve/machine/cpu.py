@@ -12,7 +12,7 @@ import os
 import platform
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -97,8 +97,22 @@ class DetectedCpu:
 def detect_cpu(root: Path = SYS, proc: Path = PROC) -> DetectedCpu:
     """Return the figures that are known of this CPU.
 
-    `root` and `proc` are where sysfs and procfs are mounted.
+    `root` and `proc` are where sysfs and procfs are mounted. What a process may use of this
+    computer's CPU changes while it runs; the CPU does not, and is read once.
     """
+    if (root, proc) != (SYS, PROC):
+        return _read_cpu(root, proc)
+    return replace(_read_own_cpu(), cores=_cores(root, proc))
+
+
+@cache
+def _read_own_cpu() -> DetectedCpu:
+    """Return what is known of this computer's CPU."""
+    return _read_cpu(SYS, PROC)
+
+
+def _read_cpu(root: Path, proc: Path) -> DetectedCpu:
+    """Return what is known of a CPU."""
     said = _first_block(proc / "cpuinfo")
     folder = _core_folder(root)
     caches = _caches(folder) if folder else ()

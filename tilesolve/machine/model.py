@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Self
 
 from tilesolve.constants import policy
@@ -394,9 +395,9 @@ class Machine:
             return Found(machine, "argument")
         if machine is not None:
             check_machine(machine)
-            return Found(cls._named(machine), "argument")
+            return Found(_read_machine(*named_text(machine)), "argument")
         if wanted := read_setting("TILESOLVE_MACHINE"):
-            return Found(cls._named(wanted), "TILESOLVE_MACHINE")
+            return Found(_read_machine(*named_text(wanted)), "TILESOLVE_MACHINE")
         try:
             calibrated = cls.calibrated()
         except MachineError as error:
@@ -406,7 +407,7 @@ class Machine:
         return Found(calibrated, "calibrated file")
 
     @classmethod
-    def calibrated(cls) -> Self | None:
+    def calibrated(cls) -> Machine | None:
         """Return the machine that ``tilesolve calibrate`` wrote for this CPU; None if it did not.
 
         Raises
@@ -426,16 +427,10 @@ class Machine:
         if text is None:
             return None
         path = machine_file()
-        found = cls.from_toml(text, origin=str(path))
+        found = _read_machine(text, str(path))
         if found.fingerprint != detect_cpu().fingerprint:
             raise MachineError(f"{path}: measured on another CPU")
         return found
-
-    @classmethod
-    def _named(cls, wanted: str | os.PathLike[str]) -> Self:
-        """Read a shipped machine or a file."""
-        text, origin = named_text(wanted)
-        return cls.from_toml(text, origin=origin)
 
 
 class Found(NamedTuple):
@@ -444,3 +439,9 @@ class Found(NamedTuple):
     machine: Machine
     why: Literal["argument", "TILESOLVE_MACHINE", "calibrated file", "detection"]
     problem: str = ""
+
+
+@lru_cache(maxsize=16)
+def _read_machine(text: str, origin: str) -> Machine:
+    """Return the machine of a file's text, which is read once."""
+    return Machine.from_toml(text, origin=origin)

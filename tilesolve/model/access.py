@@ -255,10 +255,10 @@ class Access:
             if contiguous is False:  # and all that is further out is a multiple of this pitch
                 corner = divisor(corner, pitch)
                 break
-            begins = pitch * (grid[letter] if grid is not None else 1)
+            side, begins = box[letter], pitch if grid is None else pitch * grid[letter]
             corner = divisor(corner, choose(contiguous, begins, pitch))
-            run = run * choose(contiguous, box[letter], 1)
-            contiguous = contiguous & (box[letter] >= extent)
+            run = run * choose(contiguous, side, 1)
+            contiguous = contiguous & (side >= extent)
             contiguous = contiguous if isinstance(contiguous, np.ndarray) else bool(contiguous)
         parts = (line - corner) * (1 - contiguous)
         touched = _least(run + parts, run * (line / self.element))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from tilesolve.contractions.letters import fresh
@@ -50,6 +51,7 @@ class Fused:
         return dict(self.groups)[index]
 
 
+@lru_cache(maxsize=64)
 def fuse(problem: Problem) -> Fused:
     """Return the problem over classes.
 

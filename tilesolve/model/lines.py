@@ -14,6 +14,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Access, Box
+from tilesolve.model.walk import choose
 
 
 def line_waste(
@@ -53,7 +54,7 @@ def line_waste(
     """
     sizes = dict(zip(problem.spec.tensors, problem.bytes, strict=True))
     total = max(1, sum(sizes.values()))
-    waste = np.ones(len(next(iter(sides.values()))))
+    waste = np.ones(1)
     box: Mapping[str, Any] = {**known, **sides}
     for tensor in tensors:
         if any(letter in sides for letter in _trailing_letters(tensor, box)):
@@ -92,9 +93,11 @@ def _run_and_step(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) ->
     step: Any = run
     whole: Any = True
     for letter in _trailing_letters(tensor, sides):
-        run = run * np.where(whole, np.maximum(1, sides[letter]), 1)
-        step = step * np.where(whole, max(1, problem.sizes[letter]), 1)
-        whole = whole & (sides[letter] >= problem.sizes[letter])
+        side = sides[letter]
+        many = isinstance(side, np.ndarray)
+        run = run * choose(whole, np.maximum(1, side) if many else max(1, side), 1)
+        step = step * choose(whole, max(1, problem.sizes[letter]), 1)
+        whole = whole & (side >= problem.sizes[letter])
     return run, step
 
 
@@ -157,7 +160,8 @@ def lines_of(
     for letter, stride in strides.items():
         steps: Any = stride * np.arange(sides[letter]).astype(kind)
         places = (places[:, None] + steps).ravel()
-    return np.unique(places // line)
+    found = np.sort(places // line)
+    return found[np.flatnonzero(np.diff(found, prepend=-1))]
 
 
 def bytes_at_ends(machine: Machine) -> float:

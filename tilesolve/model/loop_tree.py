@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles
-from tilesolve.kernels.programs.program import Kind, list_nodes
+from tilesolve.kernels.programs.nodes import Kind, list_nodes
 from tilesolve.model.access import Access, Box, Size, access_of, accesses_of
 from tilesolve.model.copies import panel_tensor, repeats_elements
 from tilesolve.model.nest import CopyKind, Nest, Output

@@ -65,11 +65,12 @@ class Between:
     def fits(self, inner: Position, outer: int, capacity: float) -> Truth:
         """Return whether what comes between has so much room."""
         key = (id(inner) if isinstance(inner, np.ndarray) else inner, outer)
-        if key not in self._known:
+        known = self._known.get(key)
+        if known is None:
             total = self._total(self._view(inner, in_call=outer < self.chain.call), outer)
             ends = (total.min(), total.max()) if isinstance(total, np.ndarray) else (total, total)
-            self._known[key] = total, *ends
-        total, least, most = self._known[key]
+            known = self._known[key] = total, *ends
+        total, least, most = known
         if most <= capacity or least > capacity:
             return bool(most <= capacity)
         found: Truth = total <= capacity
@@ -85,9 +86,11 @@ class Between:
     def _total(self, view: _View, outer: int) -> Size:
         """Return the bytes that come between two uses of what the inner loops touch."""
         total: Size = 0.0
+        at = view.low if view.low == view.high else None
         for t, held in enumerate(self.held):
-            touched = view.take(held)
-            again = view.is_within(self.moved[t][outer + 1]) & view.take(self.still[t])
+            touched = view.take(held) if at is None else held[at]
+            still = view.take(self.still[t]) if at is None else self.still[t][at]
+            again = (self.moved[t][outer + 1] > view.inner) & still
             if t not in self.refills:
                 total = total + (touched + again * touched)
                 continue
@@ -115,11 +118,6 @@ class _View:
             self.inner = self.low = self.high = max(least, inner)
         self._masks = [self.inner >= number for number in range(self.low + 1, self.high + 1)]
         self._taken: dict[int, tuple[Sequence[Any], Any]] = {}
-
-    def is_within(self, other: Position) -> Truth:
-        """Return whether another number of loops is larger."""
-        found: Truth = other > self.inner
-        return found
 
     def take(self, values: Sequence[Any]) -> Any:  # noqa: ANN401
         """Return values at these numbers."""

@@ -137,7 +137,9 @@ def walk_loops(
             if letter not in access.letters:
                 # What a tensor's outermost inner loop touches comes between two of its uses.
                 stay = stays(own[t][position], position)
-                if stay is not True:
+                if stay is False:
+                    moved[t] = _times(moved[t], trips)
+                elif stay is not True:
                     moved[t] = blend(stay, moved[t], _times(moved[t], trips))
                 continue
             # While everything so far is still there, only what is new to the grown box
@@ -146,5 +148,8 @@ def walk_loops(
                 whole = stays(inside[position], position)
                 if not isinstance(whole, float):
                     whole = whole & run
-            moved[t] = blend(whole, sizes[position + 1], _times(moved[t], trips))
+            if whole is True:
+                moved[t] = sizes[position + 1]
+            else:
+                moved[t] = blend(whole, sizes[position + 1], _times(moved[t], trips))
     return moved

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.kernels.programs.program import list_nodes
+from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.machine.model import Machine
 from tilesolve.model.loop_tree import Buffer, Loop, LoopTree, list_loops
 from tilesolve.model.nest import tile_counts

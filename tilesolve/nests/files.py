@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation, bind_stages
 from tilesolve.contractions.statements.parse import parse_conditions, parse_stages
-from tilesolve.kernels.programs.program import Kind, list_nodes
+from tilesolve.kernels.programs.nodes import Kind, list_nodes
 from tilesolve.model.loop_tree import (
     Call,
     LoopTree,

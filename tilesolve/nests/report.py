@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilesolve.contractions.statements.computation import Computation
+from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.kernels.programs.printer import print_program
-from tilesolve.kernels.programs.program import list_nodes
 from tilesolve.model.loop_tree import Call, Loop
 from tilesolve.nests.solutions import (
     BlockSolution,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tilesolve.constants.policy import NEST_HELD_ROWS, NEST_HELD_VECTORS
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.kernels.programs.program import Kind
+from tilesolve.kernels.programs.nodes import Kind
 from tilesolve.model.access import Access
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Work, nest_loops
 from tilesolve.model.nest import Output

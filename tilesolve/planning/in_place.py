@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
-from numpy.typing import NDArray
 
 from tilesolve.contractions.problem import Problem
+from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.model.lines import lines_of, run_of
 from tilesolve.model.nest import Nest
@@ -33,16 +35,24 @@ def is_cheap_in_place(share: Problem, nest: Nest, machine: Machine) -> bool:
             run = run_of(share, share.spec.tensors[number], register_box)
             if run < min(line, share.bytes[number]):
                 return False
-            if not near and not _spreads(lines_of(share, number, register_box, line), machine):
+            sides = tuple((i, register_box[i]) for i in share.spec.tensors[number].letters)
+            if not near and not _spreads(share, number, sides, line, machine.first_cache):
                 return False
     return True
 
 
-def _spreads(lines: NDArray[np.int64], machine: Machine) -> bool:
-    """Return whether some lines have room in the nearest cache, or are in most of its sets."""
-    nearest = machine.first_cache
+@lru_cache(maxsize=512)
+def _spreads(
+    share: Problem,
+    number: int,
+    sides: tuple[tuple[str, int], ...],
+    line: int,
+    nearest: Level | None,
+) -> bool:
+    """Return whether lines of a box have room in the nearest cache, or are in most of its sets."""
     if nearest is None or nearest.capacity is None or nearest.ways is None:
         return True
+    lines = lines_of(share, number, dict(sides), line)
     sets = max(1, nearest.capacity // (nearest.line * nearest.ways))
     counts = np.bincount((lines % sets).astype(np.int64))
     spread = np.count_nonzero(counts) >= min(sets, len(lines)) / 2

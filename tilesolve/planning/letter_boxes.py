@@ -7,27 +7,24 @@ letter (section 5.4). Sides that do not divide the extents waste iterations at t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, gcd, prod
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesolve.constants.policy import (
     BOXES_AT_ONCE,
     EDGE_WASTE_POWER,
-    EVEN_ITERATIONS,
     MOST_PARTS,
     SIDES_PER_LETTER,
-    WHOLE_LINES_SHARE,
 )
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.machine.costs import DEFAULT_COSTS
-from tilesolve.model.access import touched_bytes
 from tilesolve.model.fused import Fused
-from tilesolve.model.level_view import LevelView
 from tilesolve.model.lines import line_waste
 from tilesolve.model.loop_order import innermost_first, order_loops
 from tilesolve.model.nest import Band, Nest
@@ -199,79 +196,6 @@ def _along_output(
     ]
 
 
-def line_sides(problem: Problem, line: int) -> dict[str, int]:
-    """Return for each letter the iterations that cover a line of every tensor.
-
-    Examples
-    --------
-    >>> line_sides(Problem.of("abc-bda-dc", 24), 64)
-    {'a': 8, 'b': 1, 'c': 8, 'd': 1}
-    """
-    units, elements = _units(problem), max(1, line // problem.itemsize)
-    return {i: min(elements, n) if i in units else 1 for i, n in problem.sizes.items()}
-
-
-def run_sides(problem: Problem, run: int) -> dict[str, int]:
-    """Return for each letter the iterations that complete a run of so many bytes of the output.
-
-    Examples
-    --------
-    >>> run_sides(Problem.of("abc-bda-dc", 24), 1024)
-    {'a': 1, 'b': 6, 'c': 24, 'd': 24}
-    """
-    output, covered = problem.spec.output.letters, problem.itemsize
-    found = {i: 1 if i in output else max(1, n) for i, n in problem.sizes.items()}
-    for letter in problem.spec.output.letters[::-1]:
-        found[letter] = max(1, min(problem.sizes[letter], ceil(run / covered)))
-        covered *= found[letter]
-    return found
-
-
-def tiles_of(
-    problem: Problem, fused: Fused, sides: Sequence[Mapping[str, int]], place: LevelView
-) -> tuple[tuple[str, int], ...]:
-    """Return for each class the iterations of a box that has at least some sides.
-
-    Nothing is returned where such tiles would take more than half of the store.
-
-    Examples
-    --------
-    >>> from tilesolve.model.fused import fuse
-    >>> from tilesolve.machine.model import Machine
-    >>> from tilesolve.model.price import list_levels
-    >>> problem = Problem.of("abcde-ecbfa-fd", "a=48,b=32,c=32,d=24,e=48,f=48")
-    >>> last = list_levels(Machine.load("e5-2680v4"))[-1]
-    >>> tiles_of(problem, fuse(problem), [line_sides(problem, 64)], last)
-    (('M', 64), ('N', 8), ('K', 1))
-    """
-    tiles = {
-        index: prod(max(side[i] for side in sides) for i in letters)
-        for index, letters in fused.groups
-    }
-    taken = sum(touched_bytes(fused.problem, tiles))
-    return tuple(tiles.items()) if taken <= WHOLE_LINES_SHARE * place.capacity else ()
-
-
-def even_sizes(problem: Problem, letters: Sequence[str], line: int) -> tuple[int, ...]:
-    """Return the sizes of boxes that cut letters into equal parts, and lie in whole lines.
-
-    None are larger than `EVEN_ITERATIONS`, however long the letters are.
-
-    Examples
-    --------
-    >>> [size for size in even_sizes(Problem.of("abcd-aebf-dfce", 72), "ef", 64) if size < 2000]
-    [64, 192, 576, 1728]
-    """
-    line_steps = _line_steps(problem, line, problem.spec.tensors)
-    found = {1}
-    for letter in letters:
-        extent, step = max(1, problem.sizes[letter]), line_steps.get(letter, 1)
-        most = min(extent, EVEN_ITERATIONS)
-        sides = [side for side in range(step, most + 1, step) if extent % side == 0]
-        found = {size * side for size in found for side in sides if size * side <= EVEN_ITERATIONS}
-    return tuple(sorted(found))
-
-
 def shape_box(
     problem: Problem,
     letters: Sequence[str],
@@ -319,58 +243,73 @@ def shape_box(
     >>> shape_box(problem, ("e", "f"), {"e": 1, "f": 1}, 256, 64, problem.spec.tensors)
     {'e': 16, 'f': 16}
     """
-    within, decided = tuple(inner[i] for i in letters), tuple(sorted(known.items()))
-    further = tuple(blocks.get(i, 1) for i in letters), ends
-    args = problem, tuple(letters), within, size, line, tuple(tensors), weight, decided, *further
-    return dict(zip(letters, _box(*args), strict=True))
+    sizes = problem.sizes
+    extents = {i: max(1, sizes[i]) for i in letters}
+    if size >= prod(extents.values()):
+        return extents
+    if len(letters) == 1:
+        return {i: max(size, inner[i]) for i in letters}
+    within, least = (tuple(sides.get(i, 1) for i in letters) for sides in (inner, blocks))
+    decided = tuple(sorted(known.items()))
+    wanted = _Wanted(
+        problem, tuple(letters), within, size, line, tuple(tensors), weight, decided, least, ends
+    )
+    return dict(zip(letters, _choose_sides(wanted), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What `shape_box` is asked for: by letter the inner sides, and the least ones besides 1."""
+
+    problem: Problem
+    letters: tuple[str, ...]
+    inner: tuple[int, ...]
+    size: int
+    line: int
+    tensors: tuple[Tensor, ...]
+    weight: float
+    known: tuple[tuple[str, int], ...]
+    least: tuple[int, ...]
+    ends: float
 
 
 @lru_cache(maxsize=4096)
-def _box(
-    problem: Problem,
-    letters: tuple[str, ...],
-    within: tuple[int, ...],
-    size: int,
-    line: int,
-    tensors: tuple[Tensor, ...],
-    weight: float,
-    decided: tuple[tuple[str, int], ...],
-    blocks: tuple[int, ...],
-    ends: float,
-) -> tuple[int, ...]:
-    """Return the sides of `shape_box`, kept: one plan's candidates need each about five times."""
-    inner, known = dict(zip(letters, within, strict=True)), dict(decided)
-    extents = {i: max(1, problem.sizes[i]) for i in letters}
-    if size >= prod(extents.values()):
-        return tuple(extents.values())
-    if len(letters) == 1:
-        return (max(size, *within),)
-    line_steps = _line_steps(problem, line, tensors, parts=2)
+def _choose_sides(wanted: _Wanted) -> tuple[int, ...]:
+    """Return the sides of a box, kept: one plan's candidates need each about three times."""
+    problem, letters, size = wanted.problem, wanted.letters, wanted.size
+    extents, line = {i: max(1, problem.sizes[i]) for i in letters}, wanted.line
+    steps = line_steps(problem, line, wanted.tensors, parts=2)
+    found = dict(zip(letters, wanted.inner, strict=True))
     options = {
         i: [
             side
-            for side in _sides_to_try(inner[i], extents[i], size, line_steps.get(i, 1))
-            if side in (1, inner[i]) or side >= least
+            for side in _sides_to_try(inner, extents[i], size, steps.get(i, 1))
+            if side in (1, inner) or side >= least
         ]
-        for i, least in zip(letters, blocks, strict=True)
+        for i, inner, least in zip(letters, wanted.inner, wanted.least, strict=True)
     }
-    found = dict(inner)
     for some in _letter_groups(letters, options, problem.spec.tensors):
-        grids = np.meshgrid(*(np.array(options[i], dtype=float) for i in some), indexing="ij")
-        sides = {i: grid.ravel() for i, grid in zip(some, grids, strict=True)}
-        product = prod(sides.values(), start=np.ones(grids[0].size))
-        product *= prod(found[i] for i in letters if i not in some)
+        # Each letter has an axis of its own.
+        axes = np.ix_(*(np.array(options[i], dtype=float) for i in some))
+        sides: dict[str, NDArray[np.float64]] = dict(zip(some, axes, strict=True))
+        product = prod(sides.values(), start=np.ones(1))
+        product = product * prod(found[i] for i in letters if i not in some)
         waste = np.where(product <= size, size / product, np.inf)
         for i in some:
             waste = waste * np.ceil(extents[i] / sides[i]) * sides[i] / extents[i]
-        waste = waste**weight
-        others = {**known, **{i: found[i] for i in letters if i not in some}}
-        waste = waste * line_waste(problem, sides, others, line, tensors, ends)
+        waste = waste**wanted.weight
+        others = {**dict(wanted.known), **{i: found[i] for i in letters if i not in some}}
+        waste = waste * line_waste(problem, sides, others, line, wanted.tensors, wanted.ends)
         least = waste.min()
         if np.isfinite(least):
-            equals = [{i: int(sides[i][at]) for i in some} for at in np.flatnonzero(waste == least)]
-            preferences = [_preference(problem, one, others, line) for one in equals]
-            found |= equals[preferences.index(min(preferences))]
+            places = np.argwhere(waste == least).tolist()
+            equals = [
+                {i: options[i][at] for i, at in zip(some, one, strict=True)} for one in places
+            ]
+            if len(equals) > 1:
+                ranks = [_preference(problem, one, others, line) for one in equals]
+                equals = [equals[ranks.index(min(ranks))]]
+            found |= equals[0]
     return tuple(found[i] for i in letters)
 
 
@@ -385,12 +324,12 @@ def _preference(
     """
     *_, last = sides
     strides = problem.strides(0)
-    along = any(sides[i] == prod(sides.values()) for i in _units(problem) & sides.keys())
+    along = any(sides[i] == prod(sides.values()) for i in unit_letters(problem) & sides.keys())
     tile = {**dict.fromkeys(strides, 1), **others, **sides}
     return not along or has_aliased_lines(strides, tile, line), -sides[last]
 
 
-def _units(problem: Problem) -> set[str]:
+def unit_letters(problem: Problem) -> set[str]:
     """Return the letters along which a tensor is contiguous."""
     return {t.subscripts[-1].terms[-1][1] for t in problem.spec.tensors if t.subscripts}
 
@@ -411,7 +350,7 @@ def _letter_groups(
     return [sorted(some, key=letters.index) for some in found]
 
 
-def _line_steps(
+def line_steps(
     problem: Problem, line: int, tensors: Sequence[Tensor], *, parts: int = 1
 ) -> dict[str, int]:
     """Return for each letter along which tensors lie in whole lines the elements of one.
@@ -428,7 +367,8 @@ def _line_steps(
     return found
 
 
-def _sides_to_try(inner: int, extent: int, size: int, line: int) -> list[int]:
+@lru_cache(maxsize=4096)
+def _sides_to_try(inner: int, extent: int, size: int, line: int) -> tuple[int, ...]:
     """Return sides to consider: multiples of the inner one that cut an extent well, or all of it.
 
     These are the divisors and powers of two among the multiples, those that cut the extent into few
@@ -447,4 +387,4 @@ def _sides_to_try(inner: int, extent: int, size: int, line: int) -> list[int]:
     found = {side for side in found if side < whole or side == extent or side % whole == 0}
     sides = sorted(found | ({extent} if extent <= size else set()))
     step = max(1, ceil(len(sides) / SIDES_PER_LETTER))
-    return sorted({sides[0], *sides[::-1][::step]})
+    return tuple(sorted({sides[0], *sides[::-1][::step]}))

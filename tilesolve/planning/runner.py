@@ -27,7 +27,6 @@ from tilesolve.contractions.roles import (
     shared_lane,
 )
 from tilesolve.kernels.dtypes import lanes, register_tiles
-from tilesolve.kernels.runtime.state import MAX_LEVELS
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse_share
 from tilesolve.model.nest import Band, Nest
@@ -128,7 +127,7 @@ class Runner:
             windows = [
                 always or nest.kind(at) == "windows" for at, always in enumerate(self.windows)
             ]
-        numbers = enumerate(bands[1:MAX_LEVELS], start=1)
+        numbers = enumerate(bands[1 : tuning.MAX_LEVELS], start=1)
         largest = max((at for at, band in numbers if self._is_tabulated(band)), default=1)
         names = [band.level for band in bands]
         wanted = max((names.index(copy) for copy in copies if copy), default=0)

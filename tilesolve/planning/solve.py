@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
-from tilesolve.planning.composition.given import GivenScheme
-from tilesolve.planning.composition.strategy import Composition
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.strategy import GeometricProgram, alternatives, may_stream
-from tilesolve.planning.slicing.strategy import Slicing
 from tilesolve.planning.solution import Search, Solution
 from tilesolve.planning.strategy import Strategy
 
-STRATEGIES: Mapping[str, Strategy] = {
-    "solver": GeometricProgram(),
-    "composition": Composition(),
-    "slicing": Slicing(),
+
+def _compose() -> Strategy:
+    from tilesolve.planning.composition.strategy import Composition
+
+    return Composition()
+
+
+def _slice() -> Strategy:
+    from tilesolve.planning.slicing.strategy import Slicing
+
+    return Slicing()
+
+
+STRATEGIES: Mapping[str, Callable[[], Strategy]] = {
+    "solver": GeometricProgram,
+    "composition": _compose,
+    "slicing": _slice,
 }
 """All strategies by their names; the first one is taken where none is asked for."""
 
@@ -98,11 +108,13 @@ def rank(problem: Problem, machine: Machine, threads: int, demand: Demand) -> li
         is asked for.
     """
     if demand.scheme is not None and demand.strategy == next(iter(STRATEGIES)):
+        from tilesolve.planning.composition.given import GivenScheme
+
         strategy: Strategy = GivenScheme(demand.scheme)
     elif demand.scheme is not None:
         raise PlanError(f"a scheme is given: strategy {demand.strategy!r} has nothing to find")
     elif demand.strategy in STRATEGIES:
-        strategy = STRATEGIES[demand.strategy]
+        strategy = STRATEGIES[demand.strategy]()
     else:
         names = ", ".join(STRATEGIES)
         raise PlanError(f"there is no strategy {demand.strategy!r}; there are {names}")

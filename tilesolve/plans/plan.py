@@ -17,7 +17,6 @@ from tilesolve.contractions.spec import Spec
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
-from tilesolve.planning.composition.describe import scheme_of
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.program import formulate
@@ -88,6 +87,8 @@ class Plan(SolutionFigures["Executor"]):
         >>> print(plan("ij-ik-kj", "i=11 j=32 k=64", "i7-6700k", cache=False).scheme)
         [λi α.[(1,6),(1,5)],Rj,T64,k,Uα,i,U2,j,Vj]
         """
+        from tilesolve.planning.composition.describe import scheme_of
+
         return scheme_of(self._solution)
 
     @property

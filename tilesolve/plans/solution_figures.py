@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tilesolve.contractions.argument_kinds import check_factor
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import MachineError
@@ -9,13 +11,13 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price
-from tilesolve.model.working_sets import Reuse
-from tilesolve.planning.geometric.bound import find_bound
 from tilesolve.planning.geometric.strategy import setting_for
-from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Chains, Search, Solution
 from tilesolve.plans.base import BasePlan, ExecutorT
+
+if TYPE_CHECKING:
+    from tilesolve.model.working_sets import Reuse
 
 
 class SolutionFigures(BasePlan[Solution, ExecutorT]):
@@ -144,6 +146,8 @@ class SolutionFigures(BasePlan[Solution, ExecutorT]):
         >>> sorted({again.level for again in found})
         ['L1', 'L2', 'L3']
         """
+        from tilesolve.planning.reuses import reuses_of
+
         return reuses_of(self._solution)
 
     @property
@@ -165,6 +169,8 @@ class SolutionFigures(BasePlan[Solution, ExecutorT]):
         >>> found.bound <= found.search.integral, round(found.gap, 1)
         (True, 0.0)
         """
+        from tilesolve.planning.geometric.bound import find_bound
+
         return find_bound(setting_for(self._solution))
 
     @property

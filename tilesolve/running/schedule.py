@@ -22,7 +22,6 @@ from tilesolve.kernels.runtime.state import (
     KIND_GATHER,
     KIND_TRANSPOSE_ROWS,
     KIND_TRANSPOSE_SUMS,
-    MAX_LEVELS,
 )
 from tilesolve.model.nest import Nest
 from tilesolve.packing import table_fields
@@ -136,9 +135,10 @@ class Schedule:
     block: SumBlock | None = None
 
     def __post_init__(self) -> None:
-        if self.top >= MAX_LEVELS:
+        if self.top >= tuning.MAX_LEVELS:
             raise PlanError(
-                f"a copy's tile has {self.top} bands of loops: at most {MAX_LEVELS - 1} can be run"
+                f"a copy's tile has {self.top} bands of loops: at most {tuning.MAX_LEVELS - 1} "
+                "can be run"
             )
 
     @property

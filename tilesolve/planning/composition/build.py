@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tilesolve.constants.policy import MOST_REGISTERS
+from tilesolve.constants.tuning import MAX_LEVELS
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles, shared_lane
 from tilesolve.kernels.dtypes import lanes, register_tiles
-from tilesolve.kernels.runtime.state import MAX_LEVELS
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import touched_bytes

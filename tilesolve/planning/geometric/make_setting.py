@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import ceil
 
 from tilesolve.constants.policy import (
@@ -29,7 +30,7 @@ from tilesolve.planning.geometric.integers import trivial_tilings
 from tilesolve.planning.geometric.loop_choices import innermost_classes
 from tilesolve.planning.geometric.program import find_limits
 from tilesolve.planning.geometric.tilings import feasible
-from tilesolve.planning.letter_boxes import even_sizes, line_sides, run_sides, tiles_of
+from tilesolve.planning.least_tiles import even_sizes, line_sides, run_sides, tiles_of
 from tilesolve.planning.setting import Setting
 
 
@@ -142,6 +143,7 @@ def _copy_kinds(share: Problem, fused: Fused) -> tuple[CopyKind, ...]:
     return tuple(found) if set(found) != {"micro-panels"} else ()
 
 
+@lru_cache(maxsize=64)
 def satisfiable(setting: Setting) -> bool:
     """Return whether the smallest tiles keep all limits, with each class innermost everywhere."""
     return all(_keeps_limits(setting, first) for first in innermost_classes(setting.fused))

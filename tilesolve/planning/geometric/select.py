@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Self
 
@@ -100,6 +100,8 @@ class Target:
         Where, and how many work at once.
     runner
         What runs it.
+    known
+        The prices of nests so far: tilings over classes may have the same boxes of letters.
     """
 
     setting: Setting
@@ -107,11 +109,24 @@ class Target:
     machine: Machine
     threads: int
     runner: Runner
+    known: dict[Nest, Price] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, setting: Setting, share: Problem, machine: Machine, threads: int) -> Self:
         """Return the target of a setting that was made for such a share."""
         return cls(setting, share, machine, threads, Runner.of(share, machine))
+
+    def price(self, nest: Nest) -> Price:
+        """Return what a nest costs; none is priced twice."""
+        if nest not in self.known:
+            self.known[nest] = compute_price(
+                self.share,
+                nest,
+                self.machine,
+                microkernel=self.setting.microkernel,
+                threads=self.threads,
+            )
+        return self.known[nest]
 
 
 def best_candidate(target: Target, relaxed: Relaxation) -> Candidate:
@@ -273,7 +288,7 @@ def choose_copies(
         Sides of some letters that no box but the whole problem exceeds.
     """
     share, machine = target.share, target.machine
-    fused, microkernel = target.setting.fused, target.setting.microkernel
+    fused = target.setting.fused
     rows = fused.letters(fused.rows) if fused.rows else ()
     padded = {one.tensor for one in share.padding}
     options: list[list[tuple[str | None, CopyKind]]] = []
@@ -303,9 +318,7 @@ def choose_copies(
         if packed != tiles.packed and not is_cheap_in_place(share, candidate, machine):
             continue
         nearest, candidate = nearest_tile(candidate), target.runner.form(candidate)
-        cost = compute_price(
-            share, candidate, machine, microkernel=microkernel, threads=target.threads
-        )
+        cost = target.price(candidate)
         priced.append((score_price(cost, target.setting.overlap), candidate, cost, nearest))
     _, chosen, cost, nearest = min(priced, key=lambda found: found[0])
     return chosen, cost, nearest

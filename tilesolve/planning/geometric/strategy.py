@@ -60,11 +60,11 @@ class GeometricProgram:
             added = count_partials(problem, split, threads) > 0
             written: Output = "store" if added and output == "stream" else output
             found.append(_solution(problem, machine, threads, split, vector, written, demand))
-        yield from found
-        for one in found:
+        yield from (one for one, _ in found)
+        for one, setting in found:
             # Whole sums leave few bytes where a cache is small: parts of them may be faster.
-            if one.output == "stream" and (not satisfiable(setting_for(one)) or _recopies(one)):
-                yield _solution(problem, machine, threads, one.split, vector, "store", demand)
+            if one.output == "stream" and (not satisfiable(setting) or _recopies(one)):
+                yield _solution(problem, machine, threads, one.split, vector, "store", demand)[0]
 
 
 def may_stream(problem: Problem, machine: Machine, threads: int, demand: Demand) -> bool:
@@ -152,12 +152,13 @@ def _solution(
     vector: str | None,
     output: Output,
     demand: Demand,
-) -> Solution:
+) -> tuple[Solution, Setting]:
+    """Return a solution, and what its program was written for."""
     share = share_of(problem, split, threads).with_vector(vector)
     setting, relaxed = _relaxed(share, machine, threads, output, scattered=vector is not None)
     found = best_candidate(Target.of(setting, share, machine, threads), relaxed)
     partials = count_partials(problem, split, threads)
-    return Solution(
+    solution = Solution(
         problem=problem,
         machine=machine,
         threads=threads,
@@ -174,6 +175,7 @@ def _solution(
         cost=with_passes(found.price, share, demand.epilogue, machine, threads, partials),
         origin=_search(found, relaxed),
     )
+    return solution, setting
 
 
 def _search(found: Candidate, relaxed: Relaxation) -> Search:

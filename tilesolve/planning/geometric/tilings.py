@@ -146,7 +146,8 @@ def _leave_out(tilings: Tilings, fits: NDArray[np.bool_]) -> tuple[Tilings, NDAr
         some = [one for one, keeps in zip(tilings, fits.tolist(), strict=True) if keeps]
         return some, np.flatnonzero(fits)
     grid = fits.reshape(tilings.shape)
-    kept = [np.unique(places) for places in np.argwhere(grid).T]
+    axes = range(grid.ndim)
+    kept = [np.flatnonzero(grid.any(axis=tuple(i for i in axes if i != at))) for at in axes]
     options = tuple(
         (index, tuple(chains[place] for place in places))
         for (index, chains), places in zip(tilings.options, kept, strict=True)
