@@ -154,14 +154,7 @@ class NestCase(Case[Nest]):
 
 @dataclass(frozen=True, slots=True)
 class StatementCase(NestCase):
-    """A drawn statement that is measured with what its caches hold of earlier runs.
-
-    Examples
-    --------
-    >>> (case,) = find_statements("statements:9:1", chosen=["1-9 *"]).values()
-    >>> case.family == case.name.split()[1]
-    True
-    """
+    """A drawn statement that is measured with what its caches hold of earlier runs."""
 
     START_SECONDS = STATEMENT_SECONDS
     KEEPS_PROCESSES = True
@@ -173,17 +166,6 @@ class StatementCase(NestCase):
         if np.dtype(self.dtype).kind != "f":
             return 0.0
         return ROUNDING_ERRORS * float(np.finfo(self.dtype).eps)
-
-    @property
-    def family(self) -> str:
-        """What it belongs to."""
-        return self.name.split()[1]
-
-    @property
-    def work_count(self) -> int:
-        """Operations of all statements."""
-        made = self.work.computation
-        return sum(made.points(stage) * max(1, stage.term.work) for stage in made.stages)
 
 
 def has_nests(name: str) -> bool:

@@ -1,8 +1,9 @@
-"""A sweep of nests as a report: nests with the worst first, and means."""
+"""A sweep of nests, or of drawn statements, as a report: the worst first, and means."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import isfinite
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from tilesolve.bench.results.report import (
     list_contenders,
     sort_cases,
 )
-from tilesolve.bench.results.sweeps import NestSweep, Result
+from tilesolve.bench.results.sweeps import NestSweep, Result, StatementSweep
+from tilesolve.contractions.statements.drawn_nests import count_work
 from tilesolve.system.tables import Table
 from tilesolve.system.units import format_count, format_duration
 
@@ -29,44 +31,89 @@ NEST_UNITS = (
 """What stands below the table of nests."""
 
 
+STATEMENT_UNITS = (
+    "times are of one of several runs in a row; GB/s: bytes of what is given and returned, each "
+    "once; Gop/s: operations, those like exp as several; to best peer: its time over ours; "
+    "predicted, cold: over our time, cold with caches written over before; out: time with an array "
+    "for the result that begins 0, 16 and 40 bytes after a line, over that without"
+)
+"""What stands below the table of drawn statements."""
+
+NEAR_FACTOR = 1.5
+"""By how much a prediction that is near differs at most."""
+
+Cells = dict[str, Callable[[Result], str]]
+"""The columns of a table, and what each has of a case."""
+
+_LEFT = ("nest", "sizes", "dtype", "class and route")
+
+
 def report_nests(sweep: NestSweep) -> Report:
-    """Return what there is to show of a sweep of nests."""
+    """Return what there is to show of a sweep of nests, or of drawn statements."""
     made = sweep.conditions
+    drawn = isinstance(sweep, StatementSweep)
     heading = f"{Path(made.suite).stem}, {format_count(made.threads, 'thread')}"
     table = Table("", list_nest_columns(sweep), list_nest_rows(sweep))
-    return Report.of_sweep(sweep, heading, NEST_UNITS, list_nest_means(sweep), table)
+    means = list_statement_means(sweep) if drawn else list_nest_means(sweep)
+    return Report.of_sweep(sweep, heading, STATEMENT_UNITS if drawn else NEST_UNITS, means, table)
 
 
 def list_nest_columns(sweep: NestSweep) -> dict[str, str]:
     """Return the headers of the table of nests, each with the side that its cells stand on."""
-    ratios = ("to best peer", "to aligned", "to baseline", "to thesis")
-    figures = ("GB/s", *ratios, "predicted", "planning", *list_contenders(sweep))
-    return {"nest": "left", "class and route": "left"} | dict.fromkeys(figures, "right")
+    return {name: "left" if name in _LEFT else "right" for name in list_cells(sweep)}
 
 
 def list_nest_rows(sweep: NestSweep) -> list[tuple[str, ...]]:
     """Return the cells of the table of nests, worst first."""
-    names, columns = list_contenders(sweep), list_nest_columns(sweep)
-    found = []
-    for case in sort_cases(sweep):
-        if case.skipped:
-            found.append(fill_row((case.name, "skipped"), columns))
-            continue
-        entry = case.entries.get(OURS)
-        planning = entry.preparation if entry else None
-        found.append(
-            (
-                case.name,
-                case.plan.how or "-",
-                format_figure(_nest_of(case).volume / case.ours / 1e9, "{:.3g}"),
-                format_figure(case.ratio()),
-                *(format_figure(case.ratio(name)) for name in (ALIGNED, BASELINE, THESIS)),
-                format_figure(case.plan.predicted / case.ours),
-                "-" if planning is None else format_duration(planning),
-                *(format_entry(case, name, format_duration(case.seconds(name))) for name in names),
-            )
-        )
-    return found
+    cells, columns = list_cells(sweep), list_nest_columns(sweep)
+    return [
+        fill_row((case.name, "skipped"), columns)
+        if case.skipped
+        else tuple(write(case) for write in cells.values())
+        for case in sort_cases(sweep)
+    ]
+
+
+def list_cells(sweep: NestSweep) -> Cells:
+    """Return the columns of the table of a sweep."""
+
+    def speed(count: Callable[[NestCase], float]) -> Callable[[Result], str]:
+        return lambda case: format_figure(count(_nest_of(case)) / case.ours / 1e9, "{:.3g}")
+
+    how: Cells = {"class and route": lambda case: case.plan.how or "-"}
+    common: Cells = {
+        "GB/s": speed(lambda nest: nest.volume),
+        "to best peer": lambda case: format_figure(case.ratio()),
+    }
+    predicted: Cells = {"predicted": lambda case: format_figure(case.plan.predicted / case.ours)}
+    if isinstance(sweep, StatementSweep):
+        how = {"sizes": lambda case: case.case.list_cells()[1]} | how
+        how = how | {"dtype": lambda case: case.case.list_cells()[2]}
+        common |= {"Gop/s": speed(lambda nest: count_work(nest.work.computation))}
+        predicted |= {
+            "cold": lambda case: format_figure(case.plan.cold / case.ours),
+            "out": lambda case: " ".join(map(format_figure, case.plan.outs)) or "-",
+        }
+    else:
+        for name in (ALIGNED, BASELINE, THESIS):
+            common[f"to {name}"] = partial(_write_ratio, name)
+    times: Cells = {name: partial(_write_time, name) for name in list_contenders(sweep)}
+    named: Cells = {"nest": lambda case: case.name}
+    return named | how | common | predicted | {"planning": _write_planning} | times
+
+
+def _write_ratio(name: str, case: Result) -> str:
+    return format_figure(case.ratio(name))
+
+
+def _write_time(name: str, case: Result) -> str:
+    return format_entry(case, name, format_duration(case.seconds(name)))
+
+
+def _write_planning(case: Result) -> str:
+    entry = case.entries.get(OURS)
+    planning = entry.preparation if entry else None
+    return "-" if planning is None else format_duration(planning)
 
 
 def _nest_of(case: Result) -> NestCase:
@@ -91,6 +138,32 @@ def list_nest_means(sweep: NestSweep) -> dict[str, str]:
             if name == BASELINE and THESIS in names:
                 found |= _describe(own, f"{what}, thesis to baseline", BASELINE, THESIS)
     return found
+
+
+def list_statement_means(sweep: NestSweep) -> dict[str, str]:
+    """Return means of all and of each family, and how near predictions are."""
+    done = [case for case in sweep.cases if not case.skipped]
+    families = sorted({case.name.split()[1] for case in done})
+    found: dict[str, str] = {}
+    for family in ("", *families):
+        what, own = family or "all", [case for case in done if family in ("", case.name.split()[1])]
+        found |= _describe(own, f"{what}, to the best peer", "")
+        found |= _describe_near(f"{what}, predicted", [x.plan.predicted / x.ours for x in own])
+    found |= _describe_near(
+        "all, predicted to cold", [x.plan.predicted / x.plan.cold for x in done]
+    )
+    outs = [one for case in done for one in case.plan.outs]
+    return found | _describe_near("all, with out to without", outs)
+
+
+def _describe_near(what: str, ratios: list[float]) -> dict[str, str]:
+    known = [ratio for ratio in ratios if isfinite(ratio)]
+    if not known:
+        return {}
+    near = sum(1 / NEAR_FACTOR <= ratio <= NEAR_FACTOR for ratio in known)
+    mean, most = geometric_mean(known), max(known)
+    share = f"within {NEAR_FACTOR:g} × in {near} of {len(known)}"
+    return {what: f"{mean:.2f}, {share}, from {min(known):.2f} to {most:.2f}"}
 
 
 def _describe(cases: list[Result], what: str, peer: str, mine: str = OURS) -> dict[str, str]:

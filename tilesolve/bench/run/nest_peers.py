@@ -6,10 +6,8 @@ statements, and an array for the result, which its run returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from tilesolve.bench.case import Array, place_array
 from tilesolve.bench.results.sweeps import Figures
@@ -30,8 +28,6 @@ OUT_OFFSETS = (0, 16, 40)
 OUT_ROUNDS = 5
 """Rounds of calls with and without an array for the result."""
 
-Given = Mapping[str, Array]
-Params = Mapping[str, float]
 Operands = Sequence[Array]
 
 
@@ -118,52 +114,10 @@ def halide_adams(
 
 
 def numpy(nest: NestCase, _: Machine, __: int, operands: Operands, out: Array) -> Run:
-    """Make ready what a user of NumPy writes: for a kernel of the suite by hand."""
-    given, params = _name(nest, operands), dict(nest.params)
-    if nest.name not in _NUMPY:
-        return make_numpy(nest.computation, given, params, out)
-    compute = _NUMPY[nest.name]
-
-    def run() -> Array:
-        compute(given, params, out)
-        return out
-
-    return run
+    """Make ready what a user of NumPy writes."""
+    return make_numpy(nest.computation, _name(nest, operands), dict(nest.params), out)
 
 
 def _name(nest: NestCase, operands: Operands) -> dict[str, Array]:
     """Return inputs by name."""
     return dict(zip(nest.computation.inputs, operands, strict=True))
-
-
-def _multiply_both(a: Given, p: Params, out: Array) -> None:
-    np.matmul(a["A"], a["B"].T, out=out)
-    out += a["B"] @ a["A"].T
-
-
-def _multiply_add(a: Given, p: Params, out: Array) -> None:
-    np.matmul(a["A"], a["B"], out=out)
-    out *= p["alpha"]
-    out += p["beta"] * a["C"]
-
-
-def _convolve(a: Given, p: Params, out: Array) -> None:
-    windows = np.lib.stride_tricks.sliding_window_view(a["I"], a["W"].shape[2:], axis=(2, 3))
-    np.einsum("ncyxrs,kcrs->nkyx", windows, a["W"], out=out, optimize=True)
-
-
-_NUMPY: dict[str, Callable[[Given, Params, Array], object]] = {
-    "matmul": lambda a, p, out: np.matmul(a["A"], a["B"], out=out),
-    "gemm": _multiply_add,
-    "3mm": lambda a, p, out: np.matmul(a["A"] @ a["B"], a["C"] @ a["D"], out=out),
-    "doitgen": lambda a, p, out: np.matmul(a["A"], a["C"], out=out),
-    "convlayer": _convolve,
-    "trmm": lambda a, p, out: np.matmul(np.triu(a["A"]), a["B0"], out=out),
-    "syrk": lambda a, p, out: np.matmul(a["A"], a["A"].T, out=out),
-    "syrk-lower": lambda a, p, out: np.copyto(out, np.tril(a["A"] @ a["A"].T)),
-    "syr2k": _multiply_both,
-    "tpm": lambda a, p, out: np.bitwise_and(a["A"].T, a["B"], out=out),
-    "tp": lambda a, p, out: np.copyto(out, a["A"].T),
-    "copy": lambda a, p, out: np.copyto(out, a["A"]),
-    "mask": lambda a, p, out: np.bitwise_and(a["A"], a["B"], out=out),
-}

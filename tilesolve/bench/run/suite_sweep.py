@@ -29,7 +29,6 @@ from tilesolve.bench.results.layer_tables import report_layers
 from tilesolve.bench.results.nest_tables import report_nests
 from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.results.report import Report
-from tilesolve.bench.results.statement_tables import report_statements
 from tilesolve.bench.results.summary import report_sweep
 from tilesolve.bench.results.sweeps import (
     LayerSweep,
@@ -98,7 +97,7 @@ STATEMENTS = Kind(
     lambda job: find_statements(job.suite, chosen=job.chosen),
     lambda: STATEMENT_PEERS,
     parse_statement_contenders,
-    report_statements,
+    report_nests,
 )
 
 

@@ -48,6 +48,9 @@ COLD_RUNS = 3
 WARM_SECONDS = 4e-3
 """Least seconds of runs one after another, where the time of one is found by dividing."""
 
+WARM_EXCESS = 1.2
+"""How much longer than that they are meant to take."""
+
 PR_SET_PDEATHSIG = 1
 """Linux's number of the request for a signal when the parent ends: even a peer that hangs ends."""
 
@@ -196,7 +199,7 @@ def make_warm_timer(run: Run) -> Timer:
             taken = time.perf_counter() - start
             if taken >= WARM_SECONDS:
                 return taken / count
-            count = 1 + int(count * 1.2 * WARM_SECONDS / taken)
+            count = 1 + int(count * WARM_EXCESS * WARM_SECONDS / taken)
 
     return timed
 
