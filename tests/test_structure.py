@@ -315,7 +315,7 @@ NUMBERS = {
         "bench.results.nest_tables": "NEAR_FACTOR",
         "bench.run.nest_peers": "OUT_OFFSETS OUT_ROUNDS",
         "bench.run.numpy_nests": "GRID_BYTES LOOP_TRIPS TRIALS",
-        "bench.run.worker": "COLD_RUNS WARM_SECONDS WARM_EXCESS PR_SET_PDEATHSIG",
+        "bench.run.worker": "COLD_RUNS WARM_SECONDS PR_SET_PDEATHSIG",
         "contractions.statements.drawn_nests": "TOTAL_BYTES MOST_WORK FUNCTION_WORK ASPECT "
         "ROUND_EXTENT PARAMETER FIT_STEPS",
         "bench.run.sweep": "SPARE_BYTES",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import isfinite
 from pathlib import Path
 
@@ -42,11 +41,6 @@ STATEMENT_UNITS = (
 NEAR_FACTOR = 1.5
 """By how much a prediction that is near differs at most."""
 
-Cells = dict[str, Callable[[Result], str]]
-"""The columns of a table, and what each has of a case."""
-
-_LEFT = ("nest", "sizes", "dtype", "class and route")
-
 
 def report_nests(sweep: NestSweep) -> Report:
     """Return what there is to show of a sweep of nests, or of drawn statements."""
@@ -60,60 +54,62 @@ def report_nests(sweep: NestSweep) -> Report:
 
 def list_nest_columns(sweep: NestSweep) -> dict[str, str]:
     """Return the headers of the table of nests, each with the side that its cells stand on."""
-    return {name: "left" if name in _LEFT else "right" for name in list_cells(sweep)}
+    drawn = isinstance(sweep, StatementSweep)
+    names = (*(_OF_STATEMENTS if drawn else _OF_NESTS), *list_contenders(sweep))
+    return {name: "left" if name in _LEFT else "right" for name in names}
 
 
 def list_nest_rows(sweep: NestSweep) -> list[tuple[str, ...]]:
     """Return the cells of the table of nests, worst first."""
-    cells, columns = list_cells(sweep), list_nest_columns(sweep)
+    columns = list_nest_columns(sweep)
     return [
         fill_row((case.name, "skipped"), columns)
         if case.skipped
-        else tuple(write(case) for write in cells.values())
+        else tuple(_write_cell(case, name) for name in columns)
         for case in sort_cases(sweep)
     ]
 
 
-def list_cells(sweep: NestSweep) -> Cells:
-    """Return the columns of the table of a sweep."""
-
-    def speed(count: Callable[[NestCase], float]) -> Callable[[Result], str]:
-        return lambda case: format_figure(count(_nest_of(case)) / case.ours / 1e9, "{:.3g}")
-
-    how: Cells = {"class and route": lambda case: case.plan.how or "-"}
-    common: Cells = {
-        "GB/s": speed(lambda nest: nest.volume),
-        "to best peer": lambda case: format_figure(case.ratio()),
-    }
-    predicted: Cells = {"predicted": lambda case: format_figure(case.plan.predicted / case.ours)}
-    if isinstance(sweep, StatementSweep):
-        how = {"sizes": lambda case: case.case.list_cells()[1]} | how
-        how = how | {"dtype": lambda case: case.case.list_cells()[2]}
-        common |= {"Gop/s": speed(lambda nest: count_work(nest.work.computation))}
-        predicted |= {
-            "cold": lambda case: format_figure(case.plan.cold / case.ours),
-            "out": lambda case: " ".join(map(format_figure, case.plan.outs)) or "-",
-        }
-    else:
-        for name in (ALIGNED, BASELINE, THESIS):
-            common[f"to {name}"] = partial(_write_ratio, name)
-    times: Cells = {name: partial(_write_time, name) for name in list_contenders(sweep)}
-    named: Cells = {"nest": lambda case: case.name}
-    return named | how | common | predicted | {"planning": _write_planning} | times
+def _write_cell(case: Result, column: str) -> str:
+    if column not in _CELLS:  # a contender's
+        return format_entry(case, column, format_duration(case.seconds(column)))
+    return _CELLS[column](case)
 
 
-def _write_ratio(name: str, case: Result) -> str:
-    return format_figure(case.ratio(name))
+def _write_speed(case: Result, count: float) -> str:
+    return format_figure(count / case.ours / 1e9, "{:.3g}")
 
 
-def _write_time(name: str, case: Result) -> str:
-    return format_entry(case, name, format_duration(case.seconds(name)))
+def _write_sizes(case: Result) -> str:
+    return case.case.list_cells()[1]
 
 
 def _write_planning(case: Result) -> str:
     entry = case.entries.get(OURS)
     planning = entry.preparation if entry else None
     return "-" if planning is None else format_duration(planning)
+
+
+_LEFT = ("nest", "sizes", "dtype", "class and route")
+_CELLS: dict[str, Callable[[Result], str]] = {
+    "nest": lambda case: case.name,
+    "sizes": _write_sizes,
+    "dtype": lambda case: _nest_of(case).work.dtype,
+    "class and route": lambda case: case.plan.how or "-",
+    "GB/s": lambda case: _write_speed(case, _nest_of(case).volume),
+    "Gop/s": lambda case: _write_speed(case, count_work(_nest_of(case).work.computation)),
+    "to best peer": lambda case: format_figure(case.ratio()),
+    "to aligned": lambda case: format_figure(case.ratio(ALIGNED)),
+    "to baseline": lambda case: format_figure(case.ratio(BASELINE)),
+    "to thesis": lambda case: format_figure(case.ratio(THESIS)),
+    "predicted": lambda case: format_figure(case.plan.predicted / case.ours),
+    "cold": lambda case: format_figure(case.plan.cold / case.ours),
+    "out": lambda case: " ".join(map(format_figure, case.plan.outs)) or "-",
+    "planning": _write_planning,
+}
+_DRAWN = {"sizes", "dtype", "Gop/s", "cold", "out"}
+_OF_NESTS = [name for name in _CELLS if name not in _DRAWN]
+_OF_STATEMENTS = [name for name in _CELLS if name not in ("to aligned", "to baseline", "to thesis")]
 
 
 def _nest_of(case: Result) -> NestCase:

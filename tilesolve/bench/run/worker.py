@@ -46,10 +46,7 @@ COLD_RUNS = 3
 """Runs of a plan after the caches were written over, where its rounds are not such."""
 
 WARM_SECONDS = 4e-3
-"""Least seconds of runs one after another, where the time of one is found by dividing."""
-
-WARM_EXCESS = 1.2
-"""How much longer than that they are meant to take."""
+"""Of runs one after another, where a clock does not tell the time of one."""
 
 PR_SET_PDEATHSIG = 1
 """Linux's number of the request for a signal when the parent ends: even a peer that hangs ends."""
@@ -187,19 +184,16 @@ def make_timer(run: Run, trash: Array) -> Timer:
 
 
 def make_warm_timer(run: Run) -> Timer:
-    """Return a function that runs once, then so often that a clock can tell the seconds of one."""
+    """Return a function that times one of several runs in a row, after others."""
+    once = make_timer(run, np.zeros(0, np.uint8))
 
     def timed() -> float:
-        run()
-        count, taken = 1, 0.0
-        while True:
-            start = time.perf_counter()
-            for _ in range(count):
-                run()
-            taken = time.perf_counter() - start
-            if taken >= WARM_SECONDS:
-                return taken / count
-            count = 1 + int(count * WARM_EXCESS * WARM_SECONDS / taken)
+        once()
+        count = 1 + int(WARM_SECONDS / once())
+        start = time.perf_counter()
+        for _ in range(count):
+            run()
+        return (time.perf_counter() - start) / count
 
     return timed
 
