@@ -315,8 +315,8 @@ class NestSweep(SweepRecord):
 
     HOLDS = "a sweep of nests"
     CASE = NestCase
-    FIGURES = ("predicted", "how")
-    COLUMNS = ("contender", *_TIMES, "predicted_s", "reason")
+    FIGURES: ClassVar[tuple[str, ...]] = ("predicted", "how")
+    COLUMNS: ClassVar[tuple[str, ...]] = ("contender", *_TIMES, "predicted_s", "reason")
 
 
 class StatementSweep(NestSweep):
