@@ -33,7 +33,7 @@ ROUND_EXTENT = 16
 PARAMETER = 1 / 64
 """The value of parameters."""
 
-FIT_STEPS = 24
+FIT_STEPS = 12
 """Halvings of the range in which extents are sought."""
 
 _FUNCTIONS = {"exp", "log", "tanh", "sqrt"}

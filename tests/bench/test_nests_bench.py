@@ -32,6 +32,7 @@ from tilesolve.bench.run import nest_peers
 from tilesolve.bench.run.numpy_nests import list_forms
 from tilesolve.bench.run.worker import Order, get_ready
 from tilesolve.contractions.errors import BenchmarkError, SuiteError
+from tilesolve.contractions.statements import nest_suites
 from tilesolve.contractions.statements.drawn_nests import MOST_WORK, TOTAL_BYTES, count_work
 from tilesolve.contractions.statements.nest_suites import NestCase as Nest
 from tilesolve.contractions.statements.nest_suites import nest_suite
@@ -186,12 +187,12 @@ ALL_KINDS = 40
 SEEDS = st.integers(0, 10**18 - 1)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(SEEDS, st.integers(1, ALL_KINDS))
 def test_draws_are_the_same_each_time(seed, count):
     """By name; fewer are the first ones of more; names, sizes and work are as said."""
     suite = nest_suite(f"statements:{count}:{seed}")
-    nest_suite.__globals__["_draw"].cache_clear()
+    nest_suites._draw.cache_clear()
     assert nest_suite(f"statements:{count}:{seed}") == suite
     more = nest_suite(f"statements:{ALL_KINDS}:{seed}")
     assert [*more.items()][:count] == [*suite.items()]
@@ -204,7 +205,7 @@ def test_draws_are_the_same_each_time(seed, count):
 
 def test_all_kinds_are_drawn_and_sizes_are_spread():
     """In few statements; a third are of caches, a third of memory."""
-    suite = find_statements("statements:400:1")
+    suite = find_statements("statements:120:1")
     kinds = {name.split(" ", 1)[1] for name in suite}
     assert {name.split(" ", 1)[1] for name in [*suite][:ALL_KINDS]} == kinds
     assert len(kinds) > 30
@@ -215,16 +216,11 @@ def test_all_kinds_are_drawn_and_sizes_are_spread():
             find_statements(wrong)
 
 
-@settings(max_examples=20, deadline=None)
-@given(SEEDS, st.integers(0, ALL_KINDS - 1))
+@settings(max_examples=15, deadline=None)
+@given(SEEDS, st.integers(1, ALL_KINDS))
 def test_all_forms_of_numpy_compute_drawn_statements(seed, at):
     """Whichever is the fastest: each is held to the evaluation, stage by stage."""
-    case = [*find_statements(f"statements:{ALL_KINDS}:{seed}").values()][at].shrink()
-    check_forms(case)
-
-
-def check_forms(case):
-    """Run all of NumPy's forms of a small statement."""
+    case = [*find_statements(f"statements:{at}:{seed}").values()][-1].shrink()
     made = split_sums(case.work.computation)
     *operands, out = case.draw()
     params, held = dict(case.work.params), dict(zip(made.inputs, operands, strict=True))
