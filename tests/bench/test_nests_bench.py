@@ -220,7 +220,33 @@ def test_all_kinds_are_drawn_and_sizes_are_spread():
 @given(SEEDS, st.integers(1, ALL_KINDS))
 def test_all_forms_of_numpy_compute_drawn_statements(seed, at):
     """Whichever is the fastest: each is held to the evaluation, stage by stage."""
-    case = [*find_statements(f"statements:{at}:{seed}").values()][-1].shrink()
+    check_forms([*find_statements(f"statements:{at}:{seed}").values()][-1].shrink())
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("d[i,j] = sum((X[i,k] - Y[j,k]) * (X[i,k] - Y[j,k]), k)", "k <= i"),
+        ("d[i,j] = sum((X[i,k] - Y[j,k]) * (X[i,k] - Y[j,k]), k)", "j <= i"),
+        ("d[i,j] = sum((X[i+1,k] - X[j,k]) * (X[i+1,k] - X[j,k]), k)", ""),
+        ("d[i] = sum(T[v[i],k] * w[k], k)", ""),
+        ("d[i,j] += A[i,k] * B[k,j] + A[j,k] * B[i,k]", "j <= i"),
+        ("h[v[i]] += w[i] * w[i] + w[i] * w[i]", ""),
+    ],
+)
+def test_all_forms_of_numpy_compute_what_no_suite_has(text, where):
+    """Regions with sums, gathers within sums, and parts that occur twice."""
+    sizes = tuple(
+        (x, 7 + n) for n, x in enumerate(x for x in "ijk" if re.search(rf"\b{x}\b", text))
+    )
+    shapes = {"T": (5, 8), "h": (6,)}
+    needed = tuple((name, one) for name, one in shapes.items() if f"{name}[" in text)
+    dtype = "float64 v=int64"
+    check_forms(StatementCase("x", Nest("x", text, sizes, dtype, where, (), needed)))
+
+
+def check_forms(case):
+    """Run all of NumPy's forms of a small statement."""
     made = split_sums(case.work.computation)
     *operands, out = case.draw()
     params, held = dict(case.work.params), dict(zip(made.inputs, operands, strict=True))

@@ -154,12 +154,13 @@ class _Writer:
         if products:
             yield products
             return
-        yield from self._write_squares(term)
+        single = len(term.reads) == 1 or bool(conditions) or any(not x.plain for x in term.reads)
+        if not single:
+            yield from self._write_squares(term)
         how = f"axis={axes}, dtype='{self.dtype}', out=out"
         lines, value = self._write_parts(term)
         if conditions:
             value = f"np.where({self._mask(conditions)}, {value}, {first})"
-        single = len(term.reads) == 1 or bool(conditions)
         if single or prod(shape) * np.dtype(self.dtype).itemsize <= GRID_BYTES:
             yield [*lines, f"np.{found.name}.reduce({value}, {how})"]
         for self.cut in [] if single else [0, *axes] if len(axes) == 1 else [0]:
@@ -233,11 +234,12 @@ class _Writer:
             raise BenchmarkError(_NOBODY.format(self.stage))
         lines, place = self._write_parts(first)
         more, value = self._write_parts(self.stage.term)
+        lines += [f"at = {place}.ravel()", *more]
         if rest:
-            return [*lines, *more, "out.fill(0)", f"np.add.at(out, {place}.ravel(), {value})"]
+            return [*lines, "out.fill(0)", f"np.add.at(out, at, {value})"]
         weights = "" if isinstance(self.stage.term, Number) else f", {value}.ravel()"
-        found = f"np.bincount({place}.ravel(){weights}, minlength={len(self.space['out'])})"
-        return [*lines, *more, f"np.copyto(out, {found}, 'unsafe')"]
+        found = f"np.bincount(at{weights}, minlength={len(self.space['out'])})"
+        return [*lines, f"np.copyto(out, {found}, 'unsafe')"]
 
     def _write_parts(self, term: Term) -> tuple[list[str], str]:
         """Return lines for parts that occur several times, and what the term is then."""
