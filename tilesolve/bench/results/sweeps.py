@@ -199,6 +199,7 @@ class Result(Outcome):
             "share_of_roofline": _fill(roofline / entry.median),
             "predicted_s": _fill(figures.predicted),
             "cold_s": _fill(figures.cold),
+            "with_out": " ".join(f"{ratio:.3f}" for ratio in figures.outs),
             "packed_bytes": _fill(figures.packed),
             "packing_share": _fill(figures.packing),
             "predicted_packing_share": _fill(figures.predicted_packing),
@@ -325,4 +326,4 @@ class StatementSweep(NestSweep):
     HOLDS = "a sweep of drawn statements"
     CASE = StatementCase
     FIGURES = (*NestSweep.FIGURES, "cold", "outs")
-    COLUMNS = ("contender", *_TIMES, "predicted_s", "cold_s", "reason")
+    COLUMNS = ("contender", *_TIMES, "predicted_s", "cold_s", "with_out", "reason")
