@@ -127,7 +127,7 @@ class _Writer:
     def list_forms(self) -> Iterator[list[str]]:
         """Yield the bodies of functions that compute the stage."""
         stage, term = self.stage, self.stage.term
-        mask = self._mask(stage.bounds)
+        mask = self._mask(stage.bounds, stage.output)
         where = f", where={mask}" if mask else ""
         if stage.update is not None:
             yield self._write_update()
@@ -160,7 +160,7 @@ class _Writer:
         how = f"axis={axes}, dtype='{self.dtype}', out=out"
         lines, value = self._write_parts(term)
         if conditions:
-            value = f"np.where({self._mask(conditions)}, {value}, {first})"
+            value = f"np.where({self._mask(conditions, self.letters)}, {value}, {first})"
         if single or prod(shape) * np.dtype(self.dtype).itemsize <= GRID_BYTES:
             yield [*lines, f"np.{found.name}.reduce({value}, {how})"]
         for self.cut in [] if single else [0, *axes] if len(axes) == 1 else [0]:
@@ -195,9 +195,7 @@ class _Writer:
             which = next((n for n, letters in enumerate(own) if needed <= {*letters}), None)
             if which is None:
                 return []
-            if conditions:
-                kept = np.broadcast_to(self._hold(conditions), self._spread(own[which]))
-                mask = self.name(kept.reshape(views[which].shape))
+            if mask := self._mask(conditions, own[which]):
                 names[which] = f"np.where({mask}, {names[which]}, 0)"
             short = dict(zip(self.letters, "abcdefghijkl", strict=False))
             texts = ("".join(short[x] for x in one) for one in (*own, self.stage.output))
@@ -284,11 +282,6 @@ class _Writer:
                 return name if alone else f"{name}[{':, ' * self.cut}s:s+1]"
         raise BenchmarkError(_NOBODY.format(term))
 
-    def _spread(self, letters: Iterable[str]) -> tuple[int, ...]:
-        """Return the shape of what has some letters: other axes have extent 1."""
-        kept = {*letters}
-        return tuple(self.sizes[one] if one in kept else 1 for one in self.letters)
-
     def _view(self, read: Read, *, squeeze: bool = False) -> Array:
         """Return the elements of an array at all points, with an axis for each letter, or own."""
         array, steps, start = self.held[read.array], dict.fromkeys(self.letters, 0), []
@@ -303,21 +296,13 @@ class _Writer:
         strides = [steps[x] for x in letters]
         return np.lib.stride_tricks.as_strided(array[tuple(start)], shape, strides)
 
-    def _hold(self, conditions: Iterable[Condition]) -> Array:
-        """Return where conditions hold."""
-        steps = np.ix_(*(np.arange(self.sizes[letter]) for letter in self.letters))
-        grid = dict(zip(self.letters, steps, strict=True))
-        held = np.broadcast_arrays(*(one.holds(grid) for one in conditions))
-        return np.asarray(np.logical_and.reduce(held))
-
-    def _mask(self, conditions: Sequence[Condition]) -> str:
-        """Return the name of where conditions hold; empty if there are none."""
+    def _mask(self, conditions: Sequence[Condition], letters: Sequence[str]) -> str:
+        """Return the name of where conditions hold, with axes for letters; empty without any."""
         if not conditions:
             return ""
-        held = self._hold(conditions)
-        inner = {letter for one in conditions for letter in one.letters} - {*self.stage.output}
-        axes = held.shape if inner else held.shape[: len(self.stage.output)]
-        return self.name(held.reshape(axes))
+        steps = np.ix_(*(np.arange(self.sizes[letter]) for letter in letters))
+        held = (one.holds(dict(zip(letters, steps, strict=True))) for one in conditions)
+        return self.name(np.logical_and.reduce(np.broadcast_arrays(*held)))
 
 
 def _split(term: Term, name: str) -> list[Term]:
