@@ -7,6 +7,7 @@ A suite file has ``format = 1`` and a list ``problems`` of tables. Each has ``sp
 
 from __future__ import annotations
 
+import re
 import tomllib
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -38,6 +39,18 @@ def list_suites() -> tuple[str, ...]:
     'tccg, yolo9000, resnet18, gemm, gemm-small, resnet50, fastrcnn, maskrcnn'
     """
     return _SHIPPED
+
+
+def read_drawn_name(name: str, what: str) -> tuple[int, int] | None:
+    """Return the count and the seed of a name of drawn problems; None of another name.
+
+    Examples
+    --------
+    >>> read_drawn_name("random:5:1", "random"), read_drawn_name("tccg", "random")
+    ((5, 1), None)
+    """
+    drawn = re.fullmatch(rf"{what}:([1-9][0-9]{{0,4}}):([0-9]{{1,18}})", name)
+    return (int(drawn[1]), int(drawn[2])) if drawn else None
 
 
 def suite(name: str | Path) -> dict[str, Problem]:

@@ -239,7 +239,6 @@ NUMBERS = {
     },
     "limits of numpy, of Python and of the operating system": {
         "bench.run.conv_peers": "ONNX_OPSET ONNX_FORMAT TORCH_DIMENSIONS PACKING_RUNS",
-        "bench.run.worker": "PR_SET_PDEATHSIG",
         "cli": "FAILED",
         "contractions.arrays": "HOST_DEVICES",
         "kernels.codegen.python_entry": "FASTCALL",
@@ -312,7 +311,13 @@ NUMBERS = {
         "bench.results.summary": "NEAR_ERROR",
         "bench.case": "NUMPY_OFFSET_BYTES CHECKED_ELEMENTS ROUNDING_ERRORS DIGEST_PARTS",
         "bench.layers": "TINY LAYER_SECONDS",
-        "bench.nests": "TINY_EXTENT LARGEST_DRAWN NEST_SECONDS",
+        "bench.nests": "TINY_EXTENT LARGEST_DRAWN NEST_SECONDS STATEMENT_SECONDS",
+        "bench.results.nest_tables": "NEAR_FACTOR",
+        "bench.run.nest_peers": "OUT_OFFSETS OUT_ROUNDS",
+        "bench.run.numpy_nests": "GRID_BYTES LOOP_TRIPS TRIALS",
+        "bench.run.worker": "COLD_RUNS WARM_SECONDS PR_SET_PDEATHSIG",
+        "contractions.statements.drawn_nests": "TOTAL_BYTES MOST_WORK FUNCTION_WORK ASPECT "
+        "ROUND_EXTENT PARAMETER FIT_STEPS",
         "bench.run.sweep": "SPARE_BYTES",
         "bench.run.team": "MESSAGE_CHARACTERS EXIT_SECONDS POLL_SECONDS",
         "bench.run.turn": "PEAK_SHARE LEAST_PEAK_SECONDS",

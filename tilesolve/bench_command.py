@@ -40,7 +40,8 @@ def bench(
     suite: Annotated[
         str,
         typer.Argument(
-            help="A suite, the path of a suite file or of an ONNX model, or random:N:SEED; "
+            help="A suite, the path of a suite file or of an ONNX model, random:N:SEED for drawn "
+            "contractions, or statements:N:SEED for drawn nests; "
             "for a study also a case, for --study price several suites with commas between."
         ),
     ] = "",
@@ -141,6 +142,7 @@ def bench(
     from tilesolve.bench.nests import has_nests
     from tilesolve.bench.procedure import Procedure
     from tilesolve.bench.results.outputs import Job, Outputs
+    from tilesolve.contractions.statements.nest_suites import is_drawn
 
     job = Job(
         suite,
@@ -164,9 +166,11 @@ def bench(
     else:
         if layers:
             _refuse(context, _OF_LAYERS, "layers")
-        from tilesolve.bench.run.suite_sweep import CONTRACTIONS, LAYERS, NESTS, sweep_suite
+        from tilesolve.bench.run import suite_sweep as of
 
-        right = sweep_suite(NESTS if nests else LAYERS if layers else CONTRACTIONS, job, peers)
+        of_nests = of.STATEMENTS if is_drawn(suite) else of.NESTS
+        kind = of_nests if nests else of.LAYERS if layers else of.CONTRACTIONS
+        right = of.sweep_suite(kind, job, peers)
     raise typer.Exit(0 if right else 1)
 
 

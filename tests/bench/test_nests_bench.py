@@ -1,11 +1,15 @@
 """Sweeps of nests: what is measured, who computes it, and what is shown of it."""
 
+import csv
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from commands import bench
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tilesolve.bench.case import find_outliers, sum_parts
 from tilesolve.bench.contenders import (
@@ -13,8 +17,9 @@ from tilesolve.bench.contenders import (
     Contender,
     find_libraries,
     parse_nest_contenders,
+    parse_statement_contenders,
 )
-from tilesolve.bench.nests import NestCase, find_nests, has_nests
+from tilesolve.bench.nests import NestCase, StatementCase, find_nests, find_statements, has_nests
 from tilesolve.bench.results.nest_tables import (
     list_nest_columns,
     list_nest_means,
@@ -23,13 +28,17 @@ from tilesolve.bench.results.nest_tables import (
 )
 from tilesolve.bench.results.record import Conditions
 from tilesolve.bench.results.report import list_notes
-from tilesolve.bench.results.sweeps import Entry, Figures, NestSweep, Result
+from tilesolve.bench.results.sweeps import Entry, Figures, NestSweep, Result, StatementSweep
 from tilesolve.bench.run import nest_peers
+from tilesolve.bench.run.numpy_nests import list_forms
 from tilesolve.bench.run.worker import Order, get_ready
 from tilesolve.contractions.errors import BenchmarkError, SuiteError
+from tilesolve.contractions.statements import nest_suites
+from tilesolve.contractions.statements.drawn_nests import MOST_WORK, TOTAL_BYTES, count_work
 from tilesolve.contractions.statements.nest_suites import NestCase as Nest
 from tilesolve.contractions.statements.nest_suites import nest_suite
 from tilesolve.machine.model import Machine
+from tilesolve.nests.split import split_sums
 
 MACHINE = Machine.load("i7-6700k")
 SMALL = Nest("syrk", "C[i,j] += A[i,k] * A[j,k]", (("i", 9), ("j", 9), ("k", 7)), "float32")
@@ -41,8 +50,6 @@ def test_peers_compute_what_the_reference_does(name, peer):
     """Small versions of kernels of the suite; parameters, regions and several statements."""
     if peer.startswith("halide") and not find_libraries():
         pytest.skip("needs Halide")
-    if peer == "numba" and name == "gemm":
-        pytest.skip("its sum stands within a larger term")
     if peer.startswith("halide") and name == "gemm":
         pytest.skip("its sum stands within a larger term")
     case = find_nests("nests", chosen=[name])[name].shrink()
@@ -173,3 +180,159 @@ def test_labels_name_no_folders():
     """A page says that a variable is set, not where its folder lies."""
     found = Contender("halide", "any:thing", "numpy", (("LD_LIBRARY_PATH", "/some/where"),))
     assert found.label.endswith(" LD_LIBRARY_PATH")
+
+
+ALL_KINDS = 40
+"""So many statements are of all kinds."""
+
+SEEDS = st.integers(0, 10**18 - 1)
+
+
+@settings(max_examples=3, deadline=None)
+@given(SEEDS, st.integers(1, ALL_KINDS))
+def test_draws_are_the_same_each_time(seed, count):
+    """By name; fewer are the first ones of more; names, sizes and work are as said."""
+    suite = nest_suite(f"statements:{count}:{seed}")
+    nest_suites._draw.cache_clear()
+    assert nest_suite(f"statements:{count}:{seed}") == suite
+    more = nest_suite(f"statements:{ALL_KINDS}:{seed}")
+    assert [*more.items()][:count] == [*suite.items()]
+    for number, (name, nest) in enumerate(suite.items(), start=1):
+        made = nest.computation
+        assert re.fullmatch(rf"{seed}-{number} [a-z]+ [a-z-]+", name)
+        assert sum(array.bytes for array in made.arrays) <= TOTAL_BYTES[1]
+        assert count_work(made) <= MOST_WORK
+
+
+def test_all_kinds_are_drawn_and_sizes_are_spread():
+    """In few statements; a third are of caches, a third of memory."""
+    suite = find_statements("statements:120:1")
+    kinds = {name.split(" ", 1)[1] for name in suite}
+    assert {name.split(" ", 1)[1] for name in [*suite][:ALL_KINDS]} == kinds
+    assert len(kinds) > 30
+    sizes = sorted(sum(array.bytes for array in x.work.computation.arrays) for x in suite.values())
+    assert sizes[len(sizes) // 3] < 2**20 < 2**22 < sizes[-len(sizes) // 3]
+    for wrong in ("statements:0:1", "statements", "statements:3"):
+        with pytest.raises(SuiteError, match="N:SEED"):
+            find_statements(wrong)
+
+
+@settings(max_examples=15, deadline=None)
+@given(SEEDS, st.integers(1, ALL_KINDS))
+def test_all_forms_of_numpy_compute_drawn_statements(seed, at):
+    """Whichever is the fastest: each is held to the evaluation, stage by stage."""
+    check_forms([*find_statements(f"statements:{at}:{seed}").values()][-1].shrink())
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("d[i,j] = sum((X[i,k] - Y[j,k]) * (X[i,k] - Y[j,k]), k)", "k <= i"),
+        ("d[i,j] = sum((X[i,k] - Y[j,k]) * (X[i,k] - Y[j,k]), k)", "j <= i"),
+        ("d[i,j] = sum((X[i+1,k] - X[j,k]) * (X[i+1,k] - X[j,k]), k)", ""),
+        ("d[i] = sum(T[v[i],k] * w[k], k)", ""),
+        ("d[i,j] += A[i,k] * B[k,j] + A[j,k] * B[i,k]", "j <= i"),
+        ("h[v[i]] += w[i] * w[i] + w[i] * w[i]", ""),
+    ],
+)
+def test_all_forms_of_numpy_compute_what_no_suite_has(text, where):
+    """Regions with sums, gathers within sums, and parts that occur twice."""
+    sizes = tuple(
+        (x, 7 + n) for n, x in enumerate(x for x in "ijk" if re.search(rf"\b{x}\b", text))
+    )
+    shapes = {"T": (5, 8), "h": (6,)}
+    needed = tuple((name, one) for name, one in shapes.items() if f"{name}[" in text)
+    dtype = "float64 v=int64"
+    check_forms(StatementCase("x", Nest("x", text, sizes, dtype, where, (), needed)))
+
+
+def check_forms(case):
+    """Run all of NumPy's forms of a small statement."""
+    made = split_sums(case.work.computation)
+    *operands, out = case.draw()
+    params, held = dict(case.work.params), dict(zip(made.inputs, operands, strict=True))
+    expected = case.expect(operands)
+    for stage in made.stages:
+        info = made.array(stage.name)
+        held[stage.name] = out if stage is made.stages[-1] else np.zeros(info.shape, info.dtype)
+        results = []
+        for form in list_forms(made, stage, held, params):
+            if not stage.where:
+                held[stage.name].fill(77)
+            form()
+            results.append(held[stage.name].copy())
+        assert results
+        for one in results:
+            np.testing.assert_allclose(one, results[0], rtol=1e-3, atol=1e-3)
+    assert expected.describe_fault(out) == ""
+
+
+@pytest.mark.parametrize("peer", ["numpy", "numba", "tilesolve_outs"])
+def test_contenders_compute_all_kinds(peer):
+    """Statements of all kinds at small extents, poisoned results."""
+    for case in find_statements(f"statements:{ALL_KINDS}:5901").values():
+        small = case.shrink()
+        *operands, out = small.draw()
+        expected = small.expect(operands)
+        if not small.work.where:
+            out.fill(77)
+        made = getattr(nest_peers, peer)(small.work, MACHINE, 1, operands, out)
+        found = getattr(made, "run", made)()
+        assert expected.describe_fault(found) == "", case
+
+
+@pytest.mark.parametrize("peer", ["numpy", "numba", "tilesolve"])
+def test_positions_that_are_read_lie_in_their_arrays(peer):
+    """Of a table that is shorter than what else is drawn."""
+    nest = Nest(
+        "x",
+        "h[v[i]] += T[u[i]]",
+        (("i", 300),),
+        *("float64 u=int64 v=uint8", "", ()),
+        (("h", (3,)), ("T", (5,))),
+    )
+    case = StatementCase("x", nest)
+    *operands, out = case.draw()
+    drawn = dict(zip(nest.computation.inputs, operands, strict=True))
+    assert (set(drawn["v"].tolist()), set(drawn["u"].tolist())) == ({0, 1, 2}, {0, 1, 2, 3, 4})
+    made = getattr(nest_peers, peer)(nest, MACHINE, 1, operands, out)
+    right = np.bincount(drawn["v"], drawn["T"][drawn["u"]], 3)
+    assert np.allclose(getattr(made, "run", made)(), right)
+    assert case.sums_slack > StatementCase("x", replace(nest, sizes=(("i", 3),))).sums_slack
+
+
+def test_an_order_is_timed_warm_and_tells_of_outs():
+    """Beside the cold time, and with results that begin elsewhere."""
+    (case,) = find_statements("statements:9:3", chosen=["3-1 *"]).values()
+    case = case.shrink()
+    (ours, numpy) = parse_statement_contenders("numpy")
+    found, timed = get_ready(Order(case, MACHINE, 1, ours.maker, 4096))
+    assert found.problem == ""
+    assert len(found.figures.outs) == len(nest_peers.OUT_OFFSETS)
+    assert found.figures.cold > 0
+    assert found.figures.predicted > 0
+    assert timed().seconds > 0
+    assert get_ready(Order(case, MACHINE, 1, numpy.maker, 4096))[0].figures is None
+    with pytest.raises(BenchmarkError, match="drawn statements"):
+        parse_statement_contenders("halide")
+
+
+def test_the_command_measures_drawn_statements(tmp_path):
+    """From end to end, beside NumPy; the files have all that the table has."""
+    page, cells, results = tmp_path / "page.md", tmp_path / "a.csv", tmp_path / "a.json"
+    done = bench(
+        *("statements:40:5901", "--case", "5901-10 *", "--peers", "numpy", "--repeat", 1),
+        *("--machine", "i7-6700k", "--page", page, "--csv", cells, "--json", results),
+    )
+    assert done.exit_code == 0, done.output
+    assert "all, with out to without" in page.read_text("utf-8")
+    assert "hold what earlier runs left" in page.read_text("utf-8")
+    sweep = StatementSweep.read(results)
+    assert StatementSweep.from_json(sweep.to_json()) == sweep
+    (case,) = sweep.cases
+    assert case.seconds("tilesolve") > 0
+    assert case.plan.cold > 0
+    line = next(csv.DictReader(cells.read_text("utf-8").splitlines()))
+    assert line["with_out"].count(".") == 3
+    (row,), columns = list_nest_rows(sweep), list_nest_columns(sweep)
+    assert dict(zip(columns, row, strict=True))["out"].count(".") == 3

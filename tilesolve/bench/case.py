@@ -86,6 +86,7 @@ class Case(ABC, Generic[Work]):
     KEEPS_PROCESSES: ClassVar[bool] = False
     MAKES_CODE: ClassVar[bool] = False
     PACED: ClassVar[bool] = True
+    WARM: ClassVar[bool] = False
     name: str
     work: Work
 
@@ -108,6 +109,11 @@ class Case(ABC, Generic[Work]):
     @abstractmethod
     def sums_slack(self) -> float:
         """By how much sums of parts of right results may differ."""
+
+    @property
+    def relative_slack(self) -> float:
+        """By which share of themselves they may differ beside."""
+        return 0.0
 
     @abstractmethod
     def shrink(self) -> Case[Work]:
@@ -202,7 +208,7 @@ def find_outliers(case: Case[Any], digests: Sequence[Array]) -> list[bool]:
         return []
     stack = np.array(digests)
     middle = np.median(stack.real, axis=0) + 1j * np.median(stack.imag, axis=0)
-    slack = case.sums_slack
+    slack = case.sums_slack + case.relative_slack * np.abs(middle)
     return [bool((~(np.abs(one - middle) <= slack)).any()) for one in stack]
 
 

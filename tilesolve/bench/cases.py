@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from tilesolve.bench.case import (
 )
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.suites import list_suites, suite
+from tilesolve.contractions.suites import list_suites, read_drawn_name, suite
 from tilesolve.kernels.dtypes import real_of
 
 MULTIPLICATIONS = (2**26, 2**30)
@@ -154,9 +153,8 @@ def find_cases(
     >>> len(find_cases("random:5:1", dtype="float32"))
     5
     """
-    drawn = re.fullmatch(r"random:([1-9][0-9]{0,4}):([0-9]{1,18})", name)
-    if drawn:
-        problems = draw_problems(int(drawn[1]), int(drawn[2]))
+    if drawn := read_drawn_name(name, "random"):
+        problems = draw_problems(*drawn)
     elif name.startswith("random"):
         raise BenchmarkError(f"random problems are named random:N:SEED, got {name!r}")
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -50,6 +50,9 @@ BASELINE = "baseline"
 
 NEST_PEERS = (THESIS, BASELINE, "numpy", "numba", "halide", "halide-adams")
 """The peers that sweeps of nests know."""
+
+STATEMENT_PEERS = ("numpy", "numba")
+"""The peers that sweeps of drawn statements know."""
 
 OWN = (*PLANS, THESIS, BASELINE)
 """Who makes code as we do, and is nobody's peer."""
@@ -245,6 +248,21 @@ def parse_nest_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
         offset = 0 if name == ALIGNED else NUMPY_OFFSET_BYTES
         found.append(Contender(name, maker, package, environment, offset=offset))
     return tuple(found)
+
+
+def parse_statement_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
+    """Return tilesolve and the peers of drawn statements that a list asks for.
+
+    Ours also runs without `out`, and with some that begin elsewhere, in one process.
+
+    Examples
+    --------
+    >>> [found.maker.partition(":")[2] for found in parse_statement_contenders("numba")]
+    ['tilesolve_outs', 'numba']
+    """
+    _check_names(text, STATEMENT_PEERS, "drawn statements")
+    ours, _, *others = parse_nest_contenders(text, threads)
+    return (replace(ours, maker=f"{ours.maker}_outs"), *others)
 
 
 def find_libraries() -> str:

@@ -23,7 +23,8 @@ from tilesolve.bench.results.fields import read_text
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.nest_suites import NestCase as Nest
-from tilesolve.contractions.statements.nest_suites import list_nest_suites, nest_suite
+from tilesolve.contractions.statements.nest_suites import is_drawn, list_nest_suites, nest_suite
+from tilesolve.contractions.statements.terms import Term
 
 TINY_EXTENT = 11
 """Largest extent of the nest that is checked as a whole."""
@@ -33,6 +34,9 @@ LARGEST_DRAWN = 100
 
 NEST_SECONDS = 5.0
 """Estimated seconds to start and check a contender and to time it."""
+
+STATEMENT_SECONDS = 2.0
+"""The same of a drawn statement, in a process that is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,11 @@ class NestCase(Case[Nest]):
     def shrink(self) -> NestCase:
         """Return the nest at small extents."""
         small = tuple((letter, min(extent, TINY_EXTENT)) for letter, extent in self.work.sizes)
-        return NestCase(self.name, replace(self.work, sizes=small))
+        shapes = tuple(
+            (name, tuple(min(extent, TINY_EXTENT) for extent in shape))
+            for name, shape in self.work.shapes
+        )
+        return replace(self, work=replace(self.work, sizes=small, shapes=shapes))
 
     def draw(self, offset: int = NUMPY_OFFSET_BYTES) -> list[Array]:
         """Return inputs, and an array for the result: zeros, as a region leaves elements.
@@ -120,11 +128,13 @@ class NestCase(Case[Nest]):
             "dtype": self.work.dtype,
             "where": self.work.where,
             "params": dict(self.work.params),
+            "shapes": {name: list(shape) for name, shape in self.work.shapes},
         }
 
     def list_cells(self) -> tuple[str, str, str]:
         """Return statements, sizes and dtype."""
-        sizes = " ".join(f"{letter}={extent}" for letter, extent in self.work.sizes)
+        shapes = ((name, "x".join(map(str, shape))) for name, shape in self.work.shapes)
+        sizes = " ".join(f"{name}={extent}" for name, extent in (*self.work.sizes, *shapes))
         return self.work.text, sizes, self.work.dtype
 
     @classmethod
@@ -137,8 +147,25 @@ class NestCase(Case[Nest]):
             read_text(entry, "dtype"),
             read_text(entry, "where"),
             tuple(entry["params"].items()),
+            tuple((name, tuple(shape)) for name, shape in entry.get("shapes", {}).items()),
         )
         return cls(nest.name, nest)
+
+
+@dataclass(frozen=True, slots=True)
+class StatementCase(NestCase):
+    """A drawn statement that is measured with what its caches hold of earlier runs."""
+
+    START_SECONDS = STATEMENT_SECONDS
+    KEEPS_PROCESSES = True
+    WARM = True
+
+    @property
+    def relative_slack(self) -> float:
+        """Statements add up what is not near one: squares, and numbers of one sign."""
+        if np.dtype(self.dtype).kind != "f":
+            return 0.0
+        return ROUNDING_ERRORS * float(np.finfo(self.dtype).eps)
 
 
 def has_nests(name: str) -> bool:
@@ -149,7 +176,7 @@ def has_nests(name: str) -> bool:
     >>> has_nests("nests"), has_nests("tccg")
     (True, False)
     """
-    return name in list_nest_suites()
+    return name in list_nest_suites() or is_drawn(name)
 
 
 def find_nests(name: str, *, chosen: Sequence[str] = ()) -> dict[str, NestCase]:
@@ -171,14 +198,21 @@ def find_nests(name: str, *, chosen: Sequence[str] = ()) -> dict[str, NestCase]:
     return {key: NestCase(key, nest) for key, nest in found.items()}
 
 
+def find_statements(name: str, *, chosen: Sequence[str] = ()) -> dict[str, StatementCase]:
+    """Return drawn statements by name, as `find_nests` does."""
+    found = find_nests(name, chosen=chosen)
+    return {key: StatementCase(key, case.work) for key, case in found.items()}
+
+
 def draw_nest(
     computation: Computation, seed: int = 7, offset: int = NUMPY_OFFSET_BYTES
 ) -> dict[str, Array]:
     """Return inputs of a computation by name; always the same.
 
-    Integers that are subscripts of others are drawn as others are: suites have no such nests.
+    Integers that are positions in an array lie in it.
     """
     rng = np.random.default_rng(seed)
+    bounds = bound_positions(computation)
     found: dict[str, Array] = {}
     for name in computation.inputs:
         info = computation.array(name)
@@ -187,12 +221,32 @@ def draw_nest(
         if kind.kind == "f":
             rng.standard_normal(out=found[name], dtype=kind.type)
         else:
-            found[name][...] = rng.integers(0, LARGEST_DRAWN, info.shape)
+            found[name][...] = rng.integers(0, bounds.get(name, LARGEST_DRAWN), info.shape)
+    return found
+
+
+def bound_positions(computation: Computation) -> dict[str, int]:
+    """Return for arrays whose elements are positions the extent that these lie below.
+
+    Examples
+    --------
+    >>> nest = Nest("", "o[i] = T[v[i]]", (("i", 9),), "int32", shapes=(("T", (7,)),))
+    >>> bound_positions(nest.computation)
+    {'v': 7}
+    """
+    found: dict[str, int] = {}
+    for stage in computation.stages:
+        for element in (stage.target, *stage.reads):
+            shape = computation.array(element.array).shape
+            for extent, subscript in zip(shape, element.subscripts, strict=True):
+                for read in subscript.reads if isinstance(subscript, Term) else ():
+                    found[read.array] = min(extent, found.get(read.array, extent))
     return found
 
 
 def count_terms(computation: Computation) -> int:
     """Return how many terms an element of the result is made of, with those of its operands."""
     return prod(
-        prod(computation.sizes[letter] for letter in stage.summed) for stage in computation.stages
+        -(-computation.points(stage) // max(1, prod(computation.array(stage.name).shape)))
+        for stage in computation.stages
     )

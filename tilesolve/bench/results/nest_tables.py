@@ -1,4 +1,4 @@
-"""A sweep of nests as a report: nests with the worst first, and means."""
+"""A sweep of nests, or of drawn statements, as a report: the worst first, and means."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tilesolve.bench.results.report import (
     list_contenders,
     sort_cases,
 )
-from tilesolve.bench.results.sweeps import NestSweep, Result
+from tilesolve.bench.results.sweeps import NestSweep, Result, StatementSweep
+from tilesolve.contractions.statements.drawn_nests import count_work
 from tilesolve.system.tables import Table
 from tilesolve.system.units import format_count, format_duration
 
@@ -29,44 +30,86 @@ NEST_UNITS = (
 """What stands below the table of nests."""
 
 
+STATEMENT_UNITS = (
+    "times are of one of several runs in a row; GB/s: bytes of what is given and returned, each "
+    "once; Gop/s: operations, those like exp as several; to best peer: its time over ours; "
+    "predicted, cold: over our time, cold with caches written over before; out: time with an array "
+    "for the result that begins 0, 16 and 40 bytes after a line, over that without"
+)
+"""What stands below the table of drawn statements."""
+
+NEAR_FACTOR = 1.5
+"""By how much a prediction that is near differs at most."""
+
+
 def report_nests(sweep: NestSweep) -> Report:
-    """Return what there is to show of a sweep of nests."""
+    """Return what there is to show of a sweep of nests, or of drawn statements."""
     made = sweep.conditions
+    drawn = isinstance(sweep, StatementSweep)
     heading = f"{Path(made.suite).stem}, {format_count(made.threads, 'thread')}"
     table = Table("", list_nest_columns(sweep), list_nest_rows(sweep))
-    return Report.of_sweep(sweep, heading, NEST_UNITS, list_nest_means(sweep), table)
+    means = list_statement_means(sweep) if drawn else list_nest_means(sweep)
+    return Report.of_sweep(sweep, heading, STATEMENT_UNITS if drawn else NEST_UNITS, means, table)
 
 
 def list_nest_columns(sweep: NestSweep) -> dict[str, str]:
     """Return the headers of the table of nests, each with the side that its cells stand on."""
-    ratios = ("to best peer", "to aligned", "to baseline", "to thesis")
-    figures = ("GB/s", *ratios, "predicted", "planning", *list_contenders(sweep))
-    return {"nest": "left", "class and route": "left"} | dict.fromkeys(figures, "right")
+    drawn = isinstance(sweep, StatementSweep)
+    names = (*(_OF_STATEMENTS if drawn else _OF_NESTS), *list_contenders(sweep))
+    return {name: "left" if name in _LEFT else "right" for name in names}
 
 
 def list_nest_rows(sweep: NestSweep) -> list[tuple[str, ...]]:
     """Return the cells of the table of nests, worst first."""
-    names, columns = list_contenders(sweep), list_nest_columns(sweep)
-    found = []
-    for case in sort_cases(sweep):
-        if case.skipped:
-            found.append(fill_row((case.name, "skipped"), columns))
-            continue
-        entry = case.entries.get(OURS)
-        planning = entry.preparation if entry else None
-        found.append(
-            (
-                case.name,
-                case.plan.how or "-",
-                format_figure(_nest_of(case).volume / case.ours / 1e9, "{:.3g}"),
-                format_figure(case.ratio()),
-                *(format_figure(case.ratio(name)) for name in (ALIGNED, BASELINE, THESIS)),
-                format_figure(case.plan.predicted / case.ours),
-                "-" if planning is None else format_duration(planning),
-                *(format_entry(case, name, format_duration(case.seconds(name))) for name in names),
-            )
-        )
-    return found
+    columns = list_nest_columns(sweep)
+    return [
+        fill_row((case.name, "skipped"), columns)
+        if case.skipped
+        else tuple(_write_cell(case, name) for name in columns)
+        for case in sort_cases(sweep)
+    ]
+
+
+def _write_cell(case: Result, column: str) -> str:
+    if column not in _CELLS:  # a contender's
+        return format_entry(case, column, format_duration(case.seconds(column)))
+    return _CELLS[column](case)
+
+
+def _write_speed(case: Result, count: float) -> str:
+    return format_figure(count / case.ours / 1e9, "{:.3g}")
+
+
+def _write_sizes(case: Result) -> str:
+    return case.case.list_cells()[1]
+
+
+def _write_planning(case: Result) -> str:
+    entry = case.entries.get(OURS)
+    planning = entry.preparation if entry else None
+    return "-" if planning is None else format_duration(planning)
+
+
+_LEFT = ("nest", "sizes", "dtype", "class and route")
+_CELLS: dict[str, Callable[[Result], str]] = {
+    "nest": lambda case: case.name,
+    "sizes": _write_sizes,
+    "dtype": lambda case: _nest_of(case).work.dtype,
+    "class and route": lambda case: case.plan.how or "-",
+    "GB/s": lambda case: _write_speed(case, _nest_of(case).volume),
+    "Gop/s": lambda case: _write_speed(case, count_work(_nest_of(case).work.computation)),
+    "to best peer": lambda case: format_figure(case.ratio()),
+    "to aligned": lambda case: format_figure(case.ratio(ALIGNED)),
+    "to baseline": lambda case: format_figure(case.ratio(BASELINE)),
+    "to thesis": lambda case: format_figure(case.ratio(THESIS)),
+    "predicted": lambda case: format_figure(case.plan.predicted / case.ours),
+    "cold": lambda case: format_figure(case.plan.cold / case.ours),
+    "out": lambda case: " ".join(map(format_figure, case.plan.outs)) or "-",
+    "planning": _write_planning,
+}
+_DRAWN = {"sizes", "dtype", "Gop/s", "cold", "out"}
+_OF_NESTS = [name for name in _CELLS if name not in _DRAWN]
+_OF_STATEMENTS = [name for name in _CELLS if name not in ("to aligned", "to baseline", "to thesis")]
 
 
 def _nest_of(case: Result) -> NestCase:
@@ -91,6 +134,32 @@ def list_nest_means(sweep: NestSweep) -> dict[str, str]:
             if name == BASELINE and THESIS in names:
                 found |= _describe(own, f"{what}, thesis to baseline", BASELINE, THESIS)
     return found
+
+
+def list_statement_means(sweep: NestSweep) -> dict[str, str]:
+    """Return means of all and of each family, and how near predictions are."""
+    done = [case for case in sweep.cases if not case.skipped]
+    families = sorted({case.name.split()[1] for case in done})
+    found: dict[str, str] = {}
+    for family in ("", *families):
+        what, own = family or "all", [case for case in done if family in ("", case.name.split()[1])]
+        found |= _describe(own, f"{what}, to the best peer", "")
+        found |= _describe_near(f"{what}, predicted", [x.plan.predicted / x.ours for x in own])
+    found |= _describe_near(
+        "all, predicted to cold", [x.plan.predicted / x.plan.cold for x in done]
+    )
+    outs = [one for case in done for one in case.plan.outs]
+    return found | _describe_near("all, with out to without", outs)
+
+
+def _describe_near(what: str, ratios: list[float]) -> dict[str, str]:
+    known = [ratio for ratio in ratios if isfinite(ratio)]
+    if not known:
+        return {}
+    near = sum(1 / NEAR_FACTOR <= ratio <= NEAR_FACTOR for ratio in known)
+    mean, most = geometric_mean(known), max(known)
+    share = f"within {NEAR_FACTOR:g} × in {near} of {len(known)}"
+    return {what: f"{mean:.2f}, {share}, from {min(known):.2f} to {most:.2f}"}
 
 
 def _describe(cases: list[Result], what: str, peer: str, mine: str = OURS) -> dict[str, str]:

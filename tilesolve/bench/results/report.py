@@ -102,11 +102,12 @@ def list_facts(record: Record[Any]) -> dict[str, str]:
     batch = "" if made.batch == 1 else f", {made.batch} processes side by side"
     dtype = f", {made.dtype}" if made.dtype else ""
     placed = "" if made.offset is None else ", arrays as numpy allocates them"
+    held = "hold what earlier runs left" if record.CASE.WARM else "flushed before each run"
     budget = f", fewer past {made.seconds:g} s a case" if made.seconds else ""
     return {
         **record.provenance,
         "settings": f"suite {made.suite}{dtype}, {format_count(made.threads, 'thread')}{batch}, "
-        f"median of {made.repeat} rounds in turns{budget}, caches flushed before each run{placed}",
+        f"median of {made.repeat} rounds in turns{budget}, caches {held}{placed}",
     }
 
 

@@ -12,7 +12,7 @@ from tilesolve.bench.case import Case
 from tilesolve.bench.cases import ContractionCase
 from tilesolve.bench.contenders import OURS, OWN, split_name
 from tilesolve.bench.layers import LayerCase
-from tilesolve.bench.nests import NestCase
+from tilesolve.bench.nests import NestCase, StatementCase
 from tilesolve.bench.results.fields import Data, Share, read_fields, write_value
 from tilesolve.bench.results.record import Outcome, Record
 from tilesolve.contractions.errors import BenchmarkError
@@ -80,6 +80,10 @@ class Figures:
         Packing's share of a call, as it was measured and as the price has it.
     how
         Class and route of a nest.
+    cold
+        Seconds with caches written over, where rounds are not such.
+    outs
+        Times with `out` at several offsets over that without.
     """
 
     roofline: float = nan
@@ -89,6 +93,8 @@ class Figures:
     packing: Share = nan
     predicted_packing: Share = nan
     how: str = ""
+    cold: float = nan
+    outs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +198,8 @@ class Result(Outcome):
             "roofline_s": _fill(roofline),
             "share_of_roofline": _fill(roofline / entry.median),
             "predicted_s": _fill(figures.predicted),
+            "cold_s": _fill(figures.cold),
+            "with_out": " ".join(f"{ratio:.3f}" for ratio in figures.outs),
             "packed_bytes": _fill(figures.packed),
             "packing_share": _fill(figures.packing),
             "predicted_packing_share": _fill(figures.predicted_packing),
@@ -308,5 +316,14 @@ class NestSweep(SweepRecord):
 
     HOLDS = "a sweep of nests"
     CASE = NestCase
-    FIGURES = ("predicted", "how")
-    COLUMNS = ("contender", *_TIMES, "predicted_s", "reason")
+    FIGURES: ClassVar[tuple[str, ...]] = ("predicted", "how")
+    COLUMNS: ClassVar[tuple[str, ...]] = ("contender", *_TIMES, "predicted_s", "reason")
+
+
+class StatementSweep(NestSweep):
+    """All drawn statements of a sweep so far."""
+
+    HOLDS = "a sweep of drawn statements"
+    CASE = StatementCase
+    FIGURES = (*NestSweep.FIGURES, "cold", "outs")
+    COLUMNS = ("contender", *_TIMES, "predicted_s", "cold_s", "with_out", "reason")

@@ -6,67 +6,92 @@ statements, and an array for the result, which its run returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tilesolve.bench.case import Array
+from tilesolve.bench.case import Array, place_array
 from tilesolve.bench.results.sweeps import Figures
 from tilesolve.bench.run.halide_nests import make_halide
-from tilesolve.bench.run.made import Made, Run
+from tilesolve.bench.run.made import Made, Run, Timer
 from tilesolve.bench.run.numba_nests import make_numba
-from tilesolve.contractions.errors import BenchmarkError
+from tilesolve.bench.run.numpy_nests import make_numpy
 from tilesolve.contractions.statements.nest_suites import NestCase
 from tilesolve.machine.model import Machine
 
 if TYPE_CHECKING:
+    from tilesolve.nests.plan import NestPlan
     from tilesolve.nests.request import NestMode, Route
 
-Given = Mapping[str, Array]
-Params = Mapping[str, float]
+OUT_OFFSETS = (0, 16, 40)
+"""Bytes from the beginning of a line to where arrays for results begin."""
+
+OUT_ROUNDS = 5
+"""Rounds of calls with and without an array for the result."""
+
 Operands = Sequence[Array]
 
 
-def _plan(
+def _solve(
     nest: NestCase,
     machine: Machine,
     threads: int,
-    operands: Operands,
-    out: Array,
     mode: NestMode = "default",
     route: Route | None = None,
-) -> Made:
-    """Return a run of a plan of ours, made anew, and what the plan says."""
+) -> NestPlan:
+    """Return a plan of ours, made anew."""
     from tilesolve.nests.plan import NestPlan
     from tilesolve.nests.planning import solve_nest
     from tilesolve.nests.request import NestRequest
 
-    request = NestRequest(nest.computation, machine, threads, mode, route)
-    made, params = NestPlan(solve_nest(request)), dict(nest.params)
-    seconds, how = made.seconds, made.how
-    return Made(
-        lambda: made(*operands, out=out, **params), lambda _: Figures(predicted=seconds, how=how)
-    )
+    return NestPlan(solve_nest(NestRequest(nest.computation, machine, threads, mode, route)))
+
+
+def _run_plan(made: NestPlan, nest: NestCase, operands: Operands, out: Array) -> Made:
+    """Return a run of a plan of ours, and what the plan says."""
+    params, figures = dict(nest.params), Figures(predicted=made.seconds, how=made.how)
+    return Made(lambda: made(*operands, out=out, **params), lambda _: figures)
 
 
 def tilesolve(
     nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
 ) -> Made:
     """Make ready a nest of ours, by the fastest route."""
-    return _plan(nest, machine, threads, operands, out)
+    return _run_plan(_solve(nest, machine, threads), nest, operands, out)
+
+
+def tilesolve_outs(
+    nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
+) -> Made:
+    """Make ready the same; figures say what calls take with `out` over those without."""
+    made, params = _solve(nest, machine, threads), dict(nest.params)
+    target: list[Array | None] = [out]
+
+    def describe(timed: Timer) -> Figures:
+        others = [place_array(out.shape, out.dtype.name, offset) for offset in OUT_OFFSETS]
+        for one in others:
+            one.fill(0)
+        times: list[list[float]] = [[] for _ in (None, *others)]
+        for _ in range(OUT_ROUNDS):
+            for target[0], found in zip((None, *others), times, strict=True):
+                found.append(timed())
+        target[0] = out
+        without, *given = map(min, times)
+        outs = tuple(seconds / without for seconds in given)
+        return Figures(predicted=made.seconds, how=made.how, outs=outs)
+
+    return Made(lambda: made(*operands, out=target[0], **params), describe)
 
 
 def thesis(nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array) -> Made:
     """Make ready a nest by the printed formulas."""
-    return _plan(nest, machine, threads, operands, out, "thesis", "nest")
+    return _run_plan(_solve(nest, machine, threads, "thesis", "nest"), nest, operands, out)
 
 
 def baseline(
     nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
 ) -> Made:
     """Make ready a nest of ours with threads outside, vectors inside, and nothing else."""
-    return _plan(nest, machine, threads, operands, out, "plain", "nest")
+    return _run_plan(_solve(nest, machine, threads, "plain", "nest"), nest, operands, out)
 
 
 def numba(nest: NestCase, _: Machine, threads: int, operands: Operands, out: Array) -> Run:
@@ -89,51 +114,10 @@ def halide_adams(
 
 
 def numpy(nest: NestCase, _: Machine, __: int, operands: Operands, out: Array) -> Run:
-    """Make ready what a user of NumPy writes for a kernel of the suite."""
-    if nest.name not in _NUMPY:
-        raise BenchmarkError(f"nobody wrote {nest.name} for NumPy")
-    compute, given, params = _NUMPY[nest.name], _name(nest, operands), dict(nest.params)
-
-    def run() -> Array:
-        compute(given, params, out)
-        return out
-
-    return run
+    """Make ready what a user of NumPy writes."""
+    return make_numpy(nest.computation, _name(nest, operands), dict(nest.params), out)
 
 
 def _name(nest: NestCase, operands: Operands) -> dict[str, Array]:
     """Return inputs by name."""
     return dict(zip(nest.computation.inputs, operands, strict=True))
-
-
-def _multiply_both(a: Given, p: Params, out: Array) -> None:
-    np.matmul(a["A"], a["B"].T, out=out)
-    out += a["B"] @ a["A"].T
-
-
-def _multiply_add(a: Given, p: Params, out: Array) -> None:
-    np.matmul(a["A"], a["B"], out=out)
-    out *= p["alpha"]
-    out += p["beta"] * a["C"]
-
-
-def _convolve(a: Given, p: Params, out: Array) -> None:
-    windows = np.lib.stride_tricks.sliding_window_view(a["I"], a["W"].shape[2:], axis=(2, 3))
-    np.einsum("ncyxrs,kcrs->nkyx", windows, a["W"], out=out, optimize=True)
-
-
-_NUMPY: dict[str, Callable[[Given, Params, Array], object]] = {
-    "matmul": lambda a, p, out: np.matmul(a["A"], a["B"], out=out),
-    "gemm": _multiply_add,
-    "3mm": lambda a, p, out: np.matmul(a["A"] @ a["B"], a["C"] @ a["D"], out=out),
-    "doitgen": lambda a, p, out: np.matmul(a["A"], a["C"], out=out),
-    "convlayer": _convolve,
-    "trmm": lambda a, p, out: np.matmul(np.triu(a["A"]), a["B0"], out=out),
-    "syrk": lambda a, p, out: np.matmul(a["A"], a["A"].T, out=out),
-    "syrk-lower": lambda a, p, out: np.copyto(out, np.tril(a["A"] @ a["A"].T)),
-    "syr2k": _multiply_both,
-    "tpm": lambda a, p, out: np.bitwise_and(a["A"].T, a["B"], out=out),
-    "tp": lambda a, p, out: np.copyto(out, a["A"].T),
-    "copy": lambda a, p, out: np.copyto(out, a["A"]),
-    "mask": lambda a, p, out: np.bitwise_and(a["A"], a["B"], out=out),
-}

@@ -12,15 +12,17 @@ from tilesolve.bench.contenders import (
     LAYER_PEERS,
     NEST_PEERS,
     PLANS,
+    STATEMENT_PEERS,
     Contender,
     list_peers,
     parse_contenders,
     parse_layer_contenders,
     parse_nest_contenders,
+    parse_statement_contenders,
     split_name,
 )
 from tilesolve.bench.layers import find_layers
-from tilesolve.bench.nests import find_nests
+from tilesolve.bench.nests import find_nests, find_statements
 from tilesolve.bench.results.comparison import compare_sweeps
 from tilesolve.bench.results.keeper import keep_results, print_estimate
 from tilesolve.bench.results.layer_tables import report_layers
@@ -28,7 +30,13 @@ from tilesolve.bench.results.nest_tables import report_nests
 from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.results.report import Report
 from tilesolve.bench.results.summary import report_sweep
-from tilesolve.bench.results.sweeps import LayerSweep, NestSweep, Sweep, SweepRecord
+from tilesolve.bench.results.sweeps import (
+    LayerSweep,
+    NestSweep,
+    StatementSweep,
+    Sweep,
+    SweepRecord,
+)
 from tilesolve.bench.run.sweep import begin, estimate_cases, run_sweep
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import console, progress_bar
@@ -82,6 +90,13 @@ NESTS = Kind(
     lambda job: find_nests(job.suite, chosen=job.chosen),
     lambda: NEST_PEERS,
     parse_nest_contenders,
+    report_nests,
+)
+STATEMENTS = Kind(
+    StatementSweep,
+    lambda job: find_statements(job.suite, chosen=job.chosen),
+    lambda: STATEMENT_PEERS,
+    parse_statement_contenders,
     report_nests,
 )
 
