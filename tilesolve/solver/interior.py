@@ -165,7 +165,8 @@ class _Newton:
                     and abs(wrong).max() <= INTERIOR_RESIDUAL * (1 + abs(look.gradient).max())
                 ):
                     return self._optimum(step, -inf if limit is None else self._prove())
-                if most < inf and step % INTERIOR_PROOF_STEPS == 0 and (sure := self._prove()) > most:
+                looks = most < inf and step and step % INTERIOR_PROOF_STEPS == 0
+                if looks and (sure := self._prove()) > most:
                     return self._optimum(step, sure)
                 # A gap that closes before limits are met would hold back all further steps.
                 aim = max(share * gap, INTERIOR_LEAST_GAP) / len(self.slacks)
