@@ -19,6 +19,7 @@ from tilesolve.constants.policy import EXACT_ROUNDING
 from tilesolve.contractions.errors import SolverError
 from tilesolve.solver.posynomial import Posynomials
 from tilesolve.solver.shape import Shape, Vector
+from tilesolve.solver.signomials import Signomial
 
 
 def find_dual_bound(
@@ -64,7 +65,9 @@ def find_dual_bound(
             return sum(times) - rounded
         return max(times) + program.weight * sum(times) / len(times) - rounded
     if program.weight is None:
-        program = replace(program, times={"all": sum(program.times.values(), start=0)})
+        program = replace(
+            program, times={"all": sum(program.times.values(), start=Signomial.constant(0))}
+        )
     shape = Shape.of(program, {})
     if shape is None or len(shape.less_logs):
         raise SolverError(f"a sum with a negative coefficient has no bound: {program.times}")

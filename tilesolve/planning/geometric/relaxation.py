@@ -139,7 +139,7 @@ class _Search:
     def run(self, waiting: Sequence[Choice]) -> None:
         """Solve all choices that may be the best."""
         levels = self.setting.levels
-        waiting = sorted(waiting, key=lambda choice: self.floor(levels, choice[-1]).seconds)
+        waiting = sorted(waiting, key=lambda choice: self.floor(levels, choice[-1] or "").seconds)
         for choice in waiting:
             if not (self.optima and self.is_beaten(choice)):
                 self.attempt(choice)
@@ -189,8 +189,10 @@ class _Search:
         """Return whether some level's loops alone keep a choice from being faster."""
         limit = min(one.seconds for one in self.optima) * (1 - SOLVER_TOLERANCE)
         for level, first in sorted(enumerate(choice, start=1), reverse=True):
+            if first is None:
+                continue
             known = self.floors.get((level, first))
-            if first is None or (known and known.seconds <= limit):
+            if known is not None and known.seconds <= limit:
                 continue
             if self.bound(level, first, limit) > limit:
                 self.beaten.setdefault((level, first), []).append(choice)
