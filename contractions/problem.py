@@ -120,7 +120,8 @@ class Problem:
     @property
     def _given(self) -> tuple[object, ...]:
         """What it was made of."""
-        return self.spec, self.extents, self.dtype, self.padding, self.constant, self.vector
+        given = self.spec, self.extents, self.dtype, self.padding, self.constant
+        return *given, self.vector, self.aligned_output
 
     def __hash__(self) -> int:
         return self._hash  # what is kept for problems is looked up hundreds of times in a plan

@@ -44,12 +44,14 @@ def pytest_collection_finish():
 
 
 @lru_cache(maxsize=256)
-def relax_once(setting, starts, convex):
+def relax_once(setting, starts, convex, thorough):
     """Return the optima of a setting, which are the same for all tests that plan with it."""
-    return relaxation.relax(setting, starts=starts, convex=convex)
+    return relaxation.relax(setting, starts=starts, convex=convex, thorough=thorough)
 
 
-strategy.relax = lambda setting, *, starts=1, convex=True: relax_once(setting, starts, convex)
+strategy.relax = lambda setting, *, starts=1, convex=True, thorough=False: relax_once(
+    setting, starts, convex, thorough
+)
 """What plans call. A test that changes the solver puts `relaxation.relax` in this place."""
 
 

@@ -26,8 +26,9 @@ from tilesolve.model.price import compute_price, list_levels
 from tilesolve.model.traffic import count_traffic
 from tilesolve.planning.geometric.class_trees import list_bands, list_boxes, price_boxes
 from tilesolve.planning.geometric.loop_choices import innermost_classes, list_choices
+from tilesolve.planning.geometric.optima import optimum
 from tilesolve.planning.geometric.program import formulate
-from tilesolve.planning.geometric.relaxation import optimum, relax
+from tilesolve.planning.geometric.relaxation import relax
 from tilesolve.planning.setting import Setting
 
 KERNEL = Microkernel(rows=4, columns=2)

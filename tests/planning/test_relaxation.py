@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from posynomial_programs import make_setting
 from running_cases import make_shallow_machine
 from strategies import unshrunk
 
@@ -16,26 +17,17 @@ from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.level_view import LevelView
-from tilesolve.model.price import list_levels
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric import strategy
 from tilesolve.planning.geometric.bound import find_bound
 from tilesolve.planning.geometric.loop_choices import list_choices
+from tilesolve.planning.geometric.optima import optimum
 from tilesolve.planning.geometric.program import bounding, formulate
-from tilesolve.planning.geometric.relaxation import optimum, refine, relax
+from tilesolve.planning.geometric.relaxation import refine, relax
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.solve import solve
 
 CASES = ["abcd-ea-ebcd", "abcdef-degb-gfac", "ab-acd-dbc"]
-
-
-def make_setting(problem, machine, rate=None):
-    """Return the setting that plans use, at another arithmetic rate if one is given."""
-    places = list_levels(machine)
-    kernel = Microkernel(8, 6)
-    copies = (places[-1].name,) * len(problem.spec.operands)
-    peak = rate or machine.peak(problem.dtype)
-    return Setting(fuse(problem), places, kernel, peak, machine.frequency, copies, "store")
 
 
 @pytest.mark.parametrize("rate", [None, 1e13])

@@ -1,6 +1,7 @@
 """Where C begins: what of its runs lies amid lines, what that costs, and which plan runs."""
 
 import json
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -255,3 +256,9 @@ def test_a_step_that_is_transposed_runs_the_plan_for_new_arrays():
     across = place_array((1100, 1032), "float64", 16).T
     assert not step.plan_for(step.find_target(across)).problem.aligned_output
     np.testing.assert_allclose(step(first, second, out=across), (first @ second).T, rtol=1e-12)
+
+
+def test_a_problem_with_an_aligned_output_goes_through_pickle():
+    """It is not the problem of an output amid a line."""
+    problem = replace(Problem.of(SPEC, SIZES), aligned_output=True)
+    assert pickle.loads(pickle.dumps(problem)) == problem

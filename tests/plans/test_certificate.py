@@ -1,5 +1,7 @@
 """Certificates: what SCIP proves, and what becomes of it where it fails."""
 
+from dataclasses import replace
+
 import pytest
 import solver_doubles
 
@@ -55,3 +57,15 @@ def test_a_proof_that_takes_too_long():
         plan("ab-ac-cb", 96, "i7-6700k").certify(limit=0.01)
     with pytest.raises(SolverError, match=r"index .* nested tiles"):
         plan("ab-ac-cb", 5000, "i7-6700k").certify()
+
+
+def test_what_is_ruled_out_is_proved_too():
+    """Each choice that was not solved has a bound; a plan that claims more is refused."""
+    pytest.importorskip("pyscipopt")
+    found = plan("ab-ac-cb", {"a": 96, "b": 40, "c": 64}, "e5-2680v4")
+    proof = found.certify()
+    assert len(dict(proof.ruled_out)) == found.search.pruned > 0
+    first, *others = found.search.ruled_out
+    more = replace(found.search, ruled_out=(replace(first, seconds=2 * first.seconds), *others))
+    with pytest.raises(SolverError, match="are not ruled out"):
+        certificate.certify(replace(found.solution, origin=more))

@@ -11,8 +11,9 @@ from tilesolve import Plan, Problem, plan
 from tilesolve.contractions.errors import SolverError
 from tilesolve.planning.geometric import select, strategy
 from tilesolve.planning.geometric.loop_choices import list_choices
+from tilesolve.planning.geometric.optima import Optimum
 from tilesolve.planning.geometric.program import formulate
-from tilesolve.planning.geometric.relaxation import Optimum, Relaxation
+from tilesolve.planning.geometric.relaxation import Relaxation
 from tilesolve.planning.setting import Choice, Setting
 
 

@@ -49,3 +49,12 @@ def tccg_setting(name):
     """Return what the programs of a contraction of TCCG are written for."""
     kernel, places = Microkernel(rows=4, columns=2), list_levels(Machine.load("e5-2680v4"))
     return Setting(fuse(suite("tccg")[name]), places, kernel, 1e9, 1e9, ("L3", "L2"), "store")
+
+
+def make_setting(problem, machine, rate=None):
+    """Return the setting that plans use, at another arithmetic rate if one is given."""
+    places = list_levels(machine)
+    kernel = Microkernel(8, 6)
+    copies = (places[-1].name,) * len(problem.spec.operands)
+    peak = rate or machine.peak(problem.dtype)
+    return Setting(fuse(problem), places, kernel, peak, machine.frequency, copies, "store")

@@ -130,6 +130,9 @@ EVEN_RANGE = (0.75, 1.5)
 INTERIOR_STEPS = 80
 """Newton steps of the interior point at most."""
 
+INTERIOR_PROOF_STEPS = 3
+"""Newton steps after which it is looked whether all sizes are proved to cost too much."""
+
 INTERIOR_GAP = 1e-8
 """What its products of slacks and multipliers may add up to, relative to the objective."""
 

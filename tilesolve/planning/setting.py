@@ -17,6 +17,35 @@ Choice = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class RuledOut:
+    """Choices that were not solved, and what shows that they take too long.
+
+    Parameters
+    ----------
+    choices
+        Which they are.
+    seconds
+        What none of their tiles take less than.
+    level
+        The number of the cache around whose tile all have the same loops: a program of what these
+        loops decide takes so long. 0 for the program of one choice. None where all choices take as
+        long: no loop runs.
+    loops
+        Those loops, or the choice whose program it is.
+    sizes, multipliers
+        Of the program, as pairs: by weak duality they prove the seconds. None where the program is
+        not convex, so that a solver is to be believed.
+    """
+
+    choices: tuple[Choice, ...]
+    seconds: float
+    level: int | None
+    loops: Choice
+    sizes: tuple[tuple[str, float], ...] = ()
+    multipliers: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """All that a program depends on but its choice of innermost loops.
 

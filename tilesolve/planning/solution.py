@@ -23,7 +23,7 @@ from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price, packing_share
 from tilesolve.model.score import score_price
 from tilesolve.planning.composition.scheme import Scheme
-from tilesolve.planning.setting import Choice
+from tilesolve.planning.setting import Choice, RuledOut
 from tilesolve.planning.waiting import store_seconds, waiting_seconds
 
 Chains = tuple[tuple[str, tuple[int, ...]], ...]
@@ -55,6 +55,8 @@ class Search:
         Seconds of the integer class tiles, before they became boxes.
     priced
         Integer tilings that were compared.
+    ruled_out
+        The pruned choices, with what proves their bounds.
     runner_up
         The second best choice and its seconds; None if there is just one.
     """
@@ -70,6 +72,7 @@ class Search:
     spread: float
     integral: float
     priced: int
+    ruled_out: tuple[RuledOut, ...]
     runner_up: tuple[Choice, float] | None
 
     @property

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from threading import TIMEOUT_MAX
 
 from tilesolve.contractions.argument_kinds import check_factor
 from tilesolve.contractions.errors import SolverError
 from tilesolve.model.formulas import name_tile
 from tilesolve.planning.geometric.program import Formulation, formulate
+from tilesolve.planning.geometric.proofs import list_proved
 from tilesolve.planning.geometric.strategy import setting_for
-from tilesolve.planning.setting import Setting
+from tilesolve.planning.setting import Choice, Setting
 from tilesolve.planning.solution import Solution
 from tilesolve.plans.files import dump, load
 from tilesolve.solver.chosen_sizes import choose_sizes
@@ -35,7 +36,7 @@ MARGIN_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What SCIP proved about the tiles of a plan.
+    """What SCIP proved about the tiles of a plan, and weak duality about other loops.
 
     Parameters
     ----------
@@ -47,6 +48,10 @@ class Certificate:
         What SCIP proved that no such tiles go below.
     chains
         Integer choices that the proof covers.
+    ruled_out
+        The choices of innermost loops that were not solved, and seconds that none of their tiles
+        take less than: checked by arithmetic, without a solver. Those of a convolution, whose
+        programs are not convex, have no proof.
 
     Examples
     --------
@@ -58,6 +63,7 @@ class Certificate:
     optimum: float
     bound: float
     chains: int
+    ruled_out: tuple[tuple[Choice, float], ...] = ()
 
     @property
     def gap(self) -> float:
@@ -81,14 +87,15 @@ def certify(solution: Solution, *, limit: float = 300.0) -> Certificate:
         If SCIP is missing or fails, the limit is reached, or there are too many tiles. Also if the
         solution's tiles take less time than all tiles of the program: where tiles reach across an
         index, the exact price counts reuse that the program does not, so that its bound proves
-        nothing.
+        nothing. And if what the solution has does not prove that other loops are ruled out.
     PlanError
         If another strategy than the solver found the tiles.
     """
-    setting_for(solution)  # there is none for other strategies
+    setting = setting_for(solution)  # there is none for other strategies
     check_factor(limit, "limit", SolverError)
     if limit + MARGIN_SECONDS > TIMEOUT_MAX:
         raise SolverError(f"limit must be less than {TIMEOUT_MAX:g} s, got {limit:g}")
+    proved = list_proved(setting, solution.search.ruled_out)
     request = json.dumps({"plan": dump(solution), "limit": limit})
     try:
         answer = json.loads(run_in_process(_answer, request, limit + MARGIN_SECONDS))
@@ -98,7 +105,7 @@ def certify(solution: Solution, *, limit: float = 300.0) -> Certificate:
         raise SolverError(f"SCIP failed, and its process with it: {error}") from error
     if "error" in answer:
         raise SolverError(answer["error"])
-    return Certificate(**answer)
+    return replace(Certificate(**answer), ruled_out=proved)
 
 
 def _answer(request: str) -> str:

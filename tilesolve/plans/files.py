@@ -22,13 +22,13 @@ from tilesolve.model.nest import Band, Nest
 from tilesolve.model.price import Price
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.runner import Runner
-from tilesolve.planning.setting import Choice
+from tilesolve.planning.setting import Choice, RuledOut
 from tilesolve.planning.solution import Chains, Composed, Search, Sliced, Solution
 from tilesolve.plans.values import Codec, ValueFormat
 from tilesolve.system.checks import check_threads
 from tilesolve.system.checksums import checksum_of
 
-FORMAT = 7
+FORMAT = 8
 """Version of the JSON; a file of another version is refused."""
 
 PLAN = "a plan"
@@ -114,7 +114,7 @@ def load(text: str, epilogue: Epilogue | None = None) -> Solution:
     --------
     >>> load("{}")
     Traceback (most recent call last):
-    tilesolve.contractions.errors.PlanError: not a plan of format 7 but None
+    tilesolve.contractions.errors.PlanError: not a plan of format 8 but None
     """
     data = unseal(text, PLAN, FORMAT)
     with refuse_damage():
@@ -325,8 +325,30 @@ class _Names:
         tiles = tuple((self._symbol(name), size) for name, size in search.tiles)
         second = search.runner_up
         runner_up = (self.choice(second[0]), second[1]) if second else None
-        return replace(search, tiles=tiles, runner_up=runner_up)
+        ruled_out = tuple(map(self._ruled_out, search.ruled_out))
+        return replace(search, tiles=tiles, ruled_out=ruled_out, runner_up=runner_up)
+
+    def _ruled_out(self, one: RuledOut) -> RuledOut:
+        return replace(
+            one,
+            choices=tuple(map(self.choice, one.choices)),
+            loops=self.choice(one.loops),
+            sizes=tuple((self._symbol(name), size) for name, size in one.sizes),
+            multipliers=tuple((self._constraint(name), size) for name, size in one.multipliers),
+        )
 
     def _symbol(self, name: str) -> str:
         head, _, index = name.partition("_")
         return f"{head}_{self.indices[index]}"
+
+    def _constraint(self, name: str) -> str:
+        """Return a constraint's name: of times, of sizes of tiles, or of what a tensor takes."""
+        kind, _, inside = name.removesuffix("]").partition("[")
+        if kind == "nested":
+            return f"nested[{','.join(map(self._symbol, inside.split(',')))}]"
+        head, _, tensor = inside.rpartition("_")
+        names = self.problem.spec.names
+        if kind == "limit" and tensor in names:
+            new = names[0], *(names[1 + self.order.index(at)] for at in range(len(self.order)))
+            return f"limit[{head}_{new[names.index(tensor)]}]"
+        return name

@@ -18,6 +18,7 @@ from tilesolve.planning.geometric.bound import find_bound
 from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.layout_policy import LayoutPolicy, policy_of
 from tilesolve.planning.reuses import reuses_of
+from tilesolve.planning.setting import RuledOut
 from tilesolve.planning.solution import Composed, Search, Sliced, Solution
 from tilesolve.planning.waiting import amid_share
 from tilesolve.plans.copy_sizes import copy_bytes
@@ -299,8 +300,9 @@ def _search(solution: Solution, search: Search) -> Iterator[str]:
         f"(innermost class, or no tile, per level): {search.pruned} ruled out by bounds, "
         f"{search.solved} solved{f' ({search.by_ipopt} by IPOPT)' if search.by_ipopt else ''}"
     )
-    bound = find_bound(setting_for(solution))
     relaxed = max((seconds for _, seconds in search.relaxed), default=0.0)
+    yield from _ruled_out(solution, search.ruled_out, relaxed)
+    bound = find_bound(setting_for(solution))
     yield (
         f"continuous optimum {format_duration(relaxed)}; "
         f"integer tiles {format_duration(search.integral)} (best of {search.priced}), "
@@ -316,3 +318,19 @@ def _search(solution: Solution, search: Search) -> Iterator[str]:
     gains = {name: gain for name, gain in search.elasticities if gain >= 0.005}
     if gains:
         yield "1 % more of it saves: " + ", ".join(f"{n} {g:.2f} %" for n, g in gains.items())
+
+
+def _ruled_out(solution: Solution, ruled_out: Sequence[RuledOut], relaxed: float) -> Iterator[str]:
+    """Yield which choices were not solved, and what none of their tiles take less than."""
+    for one in ruled_out:
+        loops = ", ".join(first or "-" for first in one.loops)
+        count = len(one.choices)
+        if one.level is None:
+            which = f"all {count} other choices, as no loop runs:"
+        elif one.level:
+            which = f"{count} with {loops} around {solution.levels[one.level - 1]}'s tile:"
+        else:
+            which = f"{loops} around the tiles:"
+        proved = "" if one.level is None or one.multipliers else ", as the solver says"
+        more = f"{one.seconds / relaxed - 1:+.2%}" if relaxed else "none"
+        yield f"  {which} at least {format_duration(one.seconds)} ({more}){proved}"

@@ -1,25 +1,31 @@
 """Weak duality: what no sizes of a program go below, whatever the solver did.
 
-The logarithm of a posynomial is at least ``sum(d * (a·x + log(c / d)))`` for any shares ``d`` of
-its terms that add up to one. So any point and any multipliers give a bound that is linear in the
-logarithms of sizes, whose least value over their bounds is read off by signs.
+The logarithm of a posynomial is convex in the logarithms of sizes: it is nowhere below its tangent
+at any point. The longest of some times is at least any mean of them. So any point and any
+multipliers give a bound that is linear in the logarithms of sizes, whose least value over their
+bounds is read off by signs. What rounding may have added to it is taken off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, inf, log
+from dataclasses import replace
+from math import exp, inf, isnan, log
 from sys import float_info
 
+import numpy as np
+
+from tilesolve.constants.policy import EXACT_ROUNDING
 from tilesolve.contractions.errors import SolverError
 from tilesolve.solver.posynomial import Posynomials
+from tilesolve.solver.shape import Shape, Vector
 from tilesolve.solver.signomials import Signomial
 
 
 def find_dual_bound(
     program: Posynomials, point: Mapping[str, float], multipliers: Mapping[str, float]
 ) -> float:
-    """Return seconds that no sizes within a program's bounds and limits take less than.
+    """Return what no sizes within a program's bounds and limits cost less than, in seconds.
 
     It is tight where the point and the multipliers are the optimum's, and infinite where they prove
     that no sizes keep the limits.
@@ -27,8 +33,8 @@ def find_dual_bound(
     Parameters
     ----------
     program
-        One that minimises the sum of its times. But for a constant in that, no coefficient is
-        negative.
+        Its cost is the sum of its times, or the longest one and the weight times the mean of all.
+        No coefficient but a constant is negative.
     point
         A size for each variable.
     multipliers
@@ -41,6 +47,7 @@ def find_dual_bound(
 
     Examples
     --------
+    >>> from tilesolve.solver.signomials import Signomial
     >>> x, y = Signomial.symbol("x"), Signomial.symbol("y")
     >>> sides = {"x": (1.0, 9.0), "y": (1.0, 9.0)}
     >>> times, limits = {"cost": 8 / x + 8 / y}, {"room": x * y * 0.25}
@@ -51,44 +58,58 @@ def find_dual_bound(
     >>> round(at_optimum, 6), elsewhere < 8
     (8.0, True)
     """
-    objective = sum(program.times.values(), Signomial.constant(0))
-    saved = min(0.0, dict(objective.terms).get((), 0.0))
-    objective = objective - saved
-    value = objective.at(point)
-    if not objective.terms:
-        return saved
-    line = _Line(dict.fromkeys(program.variables, 0.0), point)
-    line.add(objective, 1.0)
-    for name, limit in program.limits.items():
-        weight = -multipliers.get(f"limit[{name}]", 0.0) * program.unit / value
-        if weight > 0:
-            line.add(limit, weight * limit.at(point))
-    for one, other in program.nested:
-        weight = max(0.0, -multipliers.get(f"nested[{one},{other}]", 0.0) * program.unit / value)
-        line.slopes[one] += weight
-        line.slopes[other] -= weight
-    least = line.least(program.variables)
-    return saved + (exp(least) if least < log(float_info.max) else inf)
+    if not any(time.symbols for time in program.times.values()):
+        times = [time.at({}) for time in program.times.values()]
+        rounded = EXACT_ROUNDING * sum(map(abs, times))
+        if program.weight is None:
+            return sum(times) - rounded
+        return max(times) + program.weight * sum(times) / len(times) - rounded
+    if program.weight is None:
+        program = replace(
+            program, times={"all": sum(program.times.values(), start=Signomial.constant(0))}
+        )
+    shape = Shape.of(program, {})
+    if shape is None or len(shape.less_logs):
+        raise SolverError(f"a sum with a negative coefficient has no bound: {program.times}")
+    given = np.maximum([-multipliers.get(name, 0.0) for name in shape.constraints], 0.0)
+    x = np.log([point[name] for name in shape.names])
+    return bound_at(shape, x, given) * program.unit
 
 
-class _Line:
-    """A bound that is linear in the logarithms of sizes."""
+def bound_at(shape: Shape, x: Vector, multipliers: Vector) -> float:
+    """Return what no sizes cost less than, in the program's unit.
 
-    def __init__(self, slopes: dict[str, float], point: Mapping[str, float]) -> None:
-        self.slopes, self.point, self.constant = slopes, point, 0.0
-
-    def add(self, amount: Signomial, weight: float) -> None:
-        """Add a multiple of the bound on a posynomial's logarithm, with its shares at the point."""
-        parts = [Signomial((term,)).at(self.point) for term in amount.terms]
-        for (powers, coefficient), part in zip(amount.terms, parts, strict=True):
-            if coefficient < 0:
-                raise SolverError(f"a sum with a negative coefficient has no bound: {amount}")
-            share = part / sum(parts)
-            self.constant += weight * share * log(coefficient / share) if share else 0.0
-            for symbol, power in powers:
-                self.slopes[symbol] += weight * share * power
-
-    def least(self, bounds: Mapping[str, tuple[float, float]]) -> float:
-        """Return the least value between bounds of sizes."""
-        ends = (log(bounds[name][slope < 0]) * slope for name, slope in self.slopes.items())
-        return sum(ends, start=self.constant)
+    Parameters
+    ----------
+    shape
+        The program; nothing is taken off its sums but constants.
+    x
+        Logarithms of its sizes: any within bounds.
+    multipliers
+        Of its constraints, in order: how much less it costs per unit by which a bound grows. Any
+        that are not negative.
+    """
+    totals, slopes, shares = shape.sums_at(shape.powers, x)
+    opens, times = shape.opens, shape.opens * 1.0
+    if shape.weight is not None:
+        count, whole = times.sum(), multipliers[: len(totals)] @ times
+        multipliers = multipliers / whole if whole > 0 else multipliers
+        longest = multipliers[: len(totals)] if whole > 0 else times / count
+        times = times * (longest + shape.weight / count)
+    cost = float(times @ totals)
+    weights = np.where(opens, times, multipliers[: len(totals)]) * totals / cost
+    missed = np.where(opens, 0.0, np.log(totals / np.where(opens, 1.0, shape.bounds + shape.saved)))
+    pairs = multipliers[len(totals) :] / cost
+    # The sum of the tangents at the point, each times what it weighs, and its least value.
+    slope = weights @ slopes + pairs @ shape.pairs
+    least = log(cost) + weights @ missed + pairs @ (shape.pairs @ x)
+    least += slope @ (np.where(slope > 0, shape.low, shape.high) - x)
+    # Each term's logarithm is rounded, at the point and at the bounds.
+    far = np.maximum(abs(shape.low), abs(shape.high))
+    terms = abs(shape.logs) + abs(shape.powers) @ far
+    rounded = (weights[shape.sums] * shares) @ terms + pairs @ (abs(shape.pairs) @ far)
+    least -= EXACT_ROUNDING * (1.0 + abs(log(cost)) + weights @ (1.0 + abs(missed)) + rounded)
+    if isnan(least):  # of multipliers that overflow
+        return -inf
+    lowest = exp(least) if least < log(float_info.max) else inf
+    return lowest - (1 + EXACT_ROUNDING) * float(times @ shape.saved)

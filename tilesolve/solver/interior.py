@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilesolve.constants.policy import (
     INTERIOR_ENDLESS,
     INTERIOR_GAP,
     INTERIOR_INSIDE,
     INTERIOR_LEAST_GAP,
+    INTERIOR_PROOF_STEPS,
     INTERIOR_REACH,
     INTERIOR_RESIDUAL,
     INTERIOR_SHARES,
@@ -27,10 +27,9 @@ from tilesolve.constants.policy import (
     INTERIOR_STEPS,
     INTERIOR_WHOLE_STEP,
 )
+from tilesolve.solver.duality import bound_at
 from tilesolve.solver.posynomial import Posynomials
-from tilesolve.solver.signomials import Powers, Signomial
-
-Vector = NDArray[np.float64]
+from tilesolve.solver.shape import Shape, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +45,22 @@ class Optimum:
         `ipopt.Solution` has them.
     steps
         How many were made.
+    bound
+        What no sizes cost less than, as the point and the multipliers prove; without a limit
+        that is not asked for.
     """
 
     sizes: Mapping[str, float]
     multipliers: Mapping[str, float]
     steps: int
+    bound: float = -inf
 
 
 def find_least(
     program: Posynomials,
     held: Mapping[str, float] | None = None,
     start: Mapping[str, float] | None = None,
+    limit: float | None = None,
 ) -> Optimum | None:
     """Return an optimum of a program, a local one if it is not convex; None where none is reached.
 
@@ -68,6 +72,9 @@ def find_least(
         Seconds that some times may take, instead of being minimised.
     start
         Sizes to begin at; between their bounds if None.
+    limit
+        Seconds: where it is proved that all sizes cost more, the point so far is returned. It needs
+        coefficients that are not negative.
 
     Examples
     --------
@@ -78,138 +85,12 @@ def find_least(
     >>> found = find_least(program)
     >>> {name: round(size, 4) for name, size in found.sizes.items()}
     {'x': 2.0, 'y': 2.0}
+    >>> stopped = find_least(program, limit=3.0)
+    >>> stopped.steps < found.steps, 3.0 < stopped.bound <= 4.0
+    (True, True)
     """
-    shape = _Shape.of(program, held or {})
-    return None if shape is None else _Newton(shape, start or {}).run()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Shape:
-    """A program as arrays: sums of exponentials, one after another, times first.
-
-    Parameters
-    ----------
-    names
-        Of the variables that occur.
-    low, high
-        Logarithms of their bounds.
-    powers, logs
-        Of each term.
-    begins, sums
-        The first term of each sum, and the sum of each term.
-    saved
-        What each sum's constant takes off: it is added to what bounds the sum.
-    less_powers, less_logs
-        Of each term that a sum takes off, which is added to what bounds it, too.
-    less
-        Which sum each of these terms belongs to: a row for each sum.
-    bounds
-        What each sum may be at most; NaN where the variable time bounds it.
-    opens
-        Which sums are minimised.
-    pairs
-        Numbers of variables of which the first may not exceed the second.
-    constraints
-        The name of each sum's constraint, and of each pair's.
-    unit, weight
-        As the program has them.
-    """
-
-    names: tuple[str, ...]
-    low: Vector
-    high: Vector
-    powers: Vector
-    logs: Vector
-    begins: NDArray[np.intp]
-    sums: NDArray[np.intp]
-    saved: Vector
-    less_powers: Vector
-    less_logs: Vector
-    less: Vector
-    bounds: Vector
-    opens: NDArray[np.bool_]
-    pairs: tuple[tuple[int, int], ...]
-    constraints: tuple[str, ...]
-    unit: float
-    weight: float | None
-
-    @classmethod
-    def of(cls, program: Posynomials, held: Mapping[str, float]) -> _Shape | None:
-        """Return the arrays; None where a sum has no terms, or times that are added save some."""
-        sums: list[tuple[str, Signomial, float]] = []
-        for name, time in program.times.items():
-            scaled = time * (1 / program.unit)
-            if name in held:
-                if time.symbols:
-                    sums.append((f"held[{name}]", scaled, held[name] / program.unit))
-            else:
-                sums.append((f"longest[{name}]", scaled, np.nan))
-        sums += [(f"limit[{name}]", limit, 1.0) for name, limit in program.limits.items()]
-        occurring = {symbol for _, one, _ in sums for symbol in one.symbols}
-        occurring |= {symbol for pair in program.nested for symbol in pair}
-        names = tuple(name for name in program.variables if name in occurring)
-        at = {name: number for number, name in enumerate(names)}
-        more, less = _Terms(at), _Terms(at)
-        begins: list[int] = []
-        saved: list[float] = []
-        for number, (_, one, _) in enumerate(sums):
-            begins.append(len(more.logs))
-            saved.append(max(0.0, -dict(one.terms).get((), 0.0)))
-            for symbols, coefficient in one.terms:
-                if not abs(coefficient) < np.inf:
-                    return None
-                if coefficient > 0:
-                    more.add(number, symbols, coefficient)
-                elif symbols:
-                    less.add(number, symbols, -coefficient)
-            if len(more.logs) == begins[-1]:
-                return None
-        if program.weight is None and less.logs:
-            return None
-        if not sums or not names:
-            return None
-        sides = np.log([program.variables[name] for name in names])
-        bounds = np.array([bound for _, _, bound in sums])
-        nested = tuple(f"nested[{one},{other}]" for one, other in program.nested)
-        return cls(
-            names,
-            sides[:, 0],
-            sides[:, 1],
-            np.array(more.powers),
-            np.array(more.logs),
-            np.array(begins),
-            np.array(more.sums),
-            np.array(saved),
-            np.array(less.powers).reshape(-1, len(names)),
-            np.array(less.logs),
-            np.equal.outer(np.arange(len(sums)), less.sums) * 1.0,
-            bounds,
-            np.isnan(bounds),
-            tuple((at[one], at[other]) for one, other in program.nested),
-            (*(name for name, _, _ in sums), *nested),
-            program.unit,
-            program.weight,
-        )
-
-
-class _Terms:
-    """Terms of sums as they are collected."""
-
-    def __init__(self, at: Mapping[str, int]) -> None:
-        """Begin with the number of each variable."""
-        self.at = at
-        self.powers: list[list[float]] = []
-        self.logs: list[float] = []
-        self.sums: list[int] = []
-
-    def add(self, number: int, symbols: Powers, coefficient: float) -> None:
-        """Add a term of a sum, given its number."""
-        row = [0.0] * len(self.at)
-        for symbol, power in symbols:
-            row[self.at[symbol]] = power
-        self.powers.append(row)
-        self.logs.append(log(coefficient))
-        self.sums.append(number)
+    shape = Shape.of(program, held or {})
+    return None if shape is None else _Newton(shape, start or {}).run(limit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,7 +120,7 @@ class _Look:
 class _Newton:
     """The iterates: logarithms of sizes and the longest time, slacks, and multipliers."""
 
-    def __init__(self, shape: _Shape, start: Mapping[str, float]) -> None:
+    def __init__(self, shape: Shape, start: Mapping[str, float]) -> None:
         self.shape, self.timed = shape, shape.weight is not None
         middle = shape.low + (shape.high - shape.low) / 2
         given = [
@@ -259,20 +140,19 @@ class _Newton:
         self.room = np.where(shape.opens, 0.0, shape.bounds) + shape.saved
         """What bounds each sum, beside the time where that is what is minimised."""
         self.rows = np.flatnonzero(~shape.opens | self.timed)
-        pairs = np.zeros((len(shape.pairs), len(self.x)))
-        for row, (one, other) in zip(pairs, shape.pairs, strict=True):
-            row[one], row[other] = 1.0, -1.0
-        each = np.eye(len(self.x))
+        each, count = np.eye(len(self.x)), len(shape.pairs)
+        pairs = shape.pairs @ each[: len(shape.names)]
         self.lines = np.vstack([pairs, -each, each])
-        self.ends = np.concatenate([np.zeros(len(pairs)), -low, high])
-        count = len(self.rows) + len(pairs)
+        self.ends = np.concatenate([np.zeros(count), -low, high])
+        count += len(self.rows)
         self.duals = np.zeros(len(self.rows) + len(self.lines))
         self.slacks = -self._look().limits
         self.slacks[:count] = np.maximum(self.slacks[:count], INTERIOR_SLACK)
         self.duals = 1 / self.slacks
 
-    def run(self) -> Optimum | None:
+    def run(self, limit: float | None) -> Optimum | None:
         """Make steps until the equations hold; None if they do not in the end."""
+        most = inf if limit is None else limit
         share = INTERIOR_SHARES[0]
         with np.errstate(all="ignore"):
             for step in range(INTERIOR_STEPS):
@@ -284,7 +164,10 @@ class _Newton:
                     and abs(missed).max() <= INTERIOR_RESIDUAL
                     and abs(wrong).max() <= INTERIOR_RESIDUAL * (1 + abs(look.gradient).max())
                 ):
-                    return self._optimum(step)
+                    return self._optimum(step, -inf if limit is None else self._prove())
+                looks = most < inf and step and step % INTERIOR_PROOF_STEPS == 0
+                if looks and (sure := self._prove()) > most:
+                    return self._optimum(step, sure)
                 # A gap that closes before limits are met would hold back all further steps.
                 aim = max(share * gap, INTERIOR_LEAST_GAP) / len(self.slacks)
                 ratios = self.duals / self.slacks
@@ -313,11 +196,7 @@ class _Newton:
 
     def _sums(self) -> tuple[Vector, Vector, Vector]:
         """Return each sum, the gradient of its logarithm, and each term's share of it."""
-        begins, sums = self.shape.begins, self.shape.sums
-        parts = np.exp(self.powers @ self.x + self.shape.logs)
-        totals = np.add.reduceat(parts, begins)
-        shares = parts / totals[sums]
-        return totals, np.add.reduceat(shares[:, None] * self.powers, begins, axis=0), shares
+        return self.shape.sums_at(self.powers, self.x)
 
     def _look(self) -> _Look:
         """Return what the program is like at the present point."""
@@ -357,21 +236,33 @@ class _Newton:
         bounded = np.concatenate([sums[rows], self.lines])
         return _Look(objective, gradient, limits, bounded, hessian, concave)
 
-    def _optimum(self, steps: int) -> Optimum:
-        """Return the point, with multipliers of sums as they are, not of their logarithms."""
+    def _prove(self) -> float:
+        """Return what no sizes cost less than, as this point and its multipliers prove."""
         shape = self.shape
+        return bound_at(shape, self.x[: len(shape.names)], self._multipliers()) * shape.unit
+
+    def _multipliers(self) -> Vector:
+        """Return how much less it costs per unit of each constraint's bound, of sums as they are.
+
+        The present multipliers are those of their logarithms.
+        """
+        shape, count = self.shape, len(self.rows)
         totals = self._sums()[0]
         whole = 1.0 if self.timed else totals[shape.opens].sum()
-        count = len(self.rows)
-        of_sums = -self.duals[:count] * whole / totals[self.rows]
-        found = dict(zip([shape.constraints[row] for row in self.rows], of_sums, strict=True))
-        pairs = -self.duals[count : count + len(shape.pairs)] * whole
-        found |= dict(zip(shape.constraints[len(totals) :], pairs, strict=True))
+        found = np.zeros(len(shape.constraints))
+        found[self.rows] = self.duals[:count] * whole / totals[self.rows]
+        found[len(totals) :] = self.duals[count : count + len(shape.pairs)] * whole
+        return found
+
+    def _optimum(self, steps: int, bound: float) -> Optimum:
+        """Return the point, with multipliers of sums as they are, not of their logarithms."""
+        shape = self.shape
         sizes = np.clip(np.exp(self.x[: len(shape.names)]), np.exp(shape.low), np.exp(shape.high))
         return Optimum(
             dict(zip(shape.names, sizes.tolist(), strict=True)),
-            {name: float(one) for name, one in found.items()},
+            dict(zip(shape.constraints, (-self._multipliers()).tolist(), strict=True)),
             steps,
+            bound,
         )
 
 

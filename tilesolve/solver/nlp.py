@@ -149,7 +149,8 @@ class ExponentialNLP:
         """
         self._move(x)
         scales = self._scales[: 1 + len(duals)]
-        return np.asarray(-self.program.sense * duals * (scales[0] / scales[1:]))
+        with np.errstate(all="ignore"):  # where it failed, the point may be far off
+            return np.asarray(-self.program.sense * duals * (scales[0] / scales[1:]))
 
     def _move(self, x: Vector) -> None:
         """Move to a point, and compute all functions there, unless it was the last one."""

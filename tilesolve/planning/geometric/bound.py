@@ -10,8 +10,8 @@ from tilesolve.constants.policy import STARTS
 from tilesolve.contractions.errors import SolverError
 from tilesolve.model.fused import Fused
 from tilesolve.planning.geometric.loop_choices import innermost_classes
+from tilesolve.planning.geometric.optima import optimum
 from tilesolve.planning.geometric.program import formulate, is_convex
-from tilesolve.planning.geometric.relaxation import optimum
 from tilesolve.planning.setting import Setting
 from tilesolve.solver.duality import find_dual_bound
 

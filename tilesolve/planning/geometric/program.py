@@ -170,6 +170,7 @@ def bounding(setting: Setting, level: int, first: str) -> Formulation:
         limits={
             name: limit for name, limit in program.limits.items() if name.split("_")[1] in names
         },
+        weight=0.0,
     )
 
 

@@ -31,8 +31,9 @@ from tilesolve.planning.geometric.integers import (
     trivial_tilings,
 )
 from tilesolve.planning.geometric.loop_choices import list_choices
+from tilesolve.planning.geometric.optima import Optimum, optimum
 from tilesolve.planning.geometric.program import formulate
-from tilesolve.planning.geometric.relaxation import Optimum, Relaxation, optimum
+from tilesolve.planning.geometric.relaxation import Relaxation
 from tilesolve.planning.geometric.tilings import Integral, survey, times_of
 from tilesolve.planning.in_place import is_cheap_in_place
 from tilesolve.planning.letter_boxes import box_letters
@@ -218,6 +219,7 @@ def _ruled_out(setting: Setting, relaxed: Relaxation, least: float) -> list[Opti
     choice whose program cannot be solved is left out.
     """
     solved = {one.choice for one in relaxed.optima}
+    solved |= {one.loops for one in relaxed.ruled_out if one.level == 0}
     trivial, choices = trivial_tilings(setting), list_choices(setting)
     # Calls alone, which are as many for all choices, mostly take longer.
     bare = replace(setting, packed=(None,) * len(setting.packed), kinds=())

@@ -194,6 +194,7 @@ def _search(found: Candidate, relaxed: Relaxation) -> Search:
         spread=best.spread,
         integral=integral.seconds,
         priced=integral.priced,
+        ruled_out=relaxed.ruled_out,
         runner_up=(runner_up.choice, runner_up.seconds) if runner_up else None,
     )
 
@@ -212,7 +213,7 @@ def alternatives(best: Solution) -> list[Solution]:
     """
     setting = setting_for(best)
     share, machine, threads = best.share, best.machine, best.threads
-    relaxed = _relax(setting, share, machine)
+    relaxed = _relax(setting, share, machine, thorough=True)
     found = {best.nest: best}
     for one in list_candidates(Target.of(setting, share, machine, threads), relaxed):
         other = replace(
@@ -310,7 +311,9 @@ def _relaxed(
         ) from None
 
 
-def _relax(setting: Setting, share: Problem, machine: Machine) -> Relaxation:
+def _relax(
+    setting: Setting, share: Problem, machine: Machine, *, thorough: bool = False
+) -> Relaxation:
     """Return the continuous optima: from several starts where these may differ.
 
     Where the second cache holds all tensors they do not in time, see
@@ -319,11 +322,11 @@ def _relax(setting: Setting, share: Problem, machine: Machine) -> Relaxation:
     convex = is_convex(share.spec)
     if convex or fits_second_cache(share, machine):
         try:
-            return relax(setting, starts=1, convex=convex)
+            return relax(setting, starts=1, convex=convex, thorough=thorough)
         except SolverError:
             if convex:
                 raise
-    return relax(setting, starts=STARTS, convex=convex)
+    return relax(setting, starts=STARTS, convex=convex, thorough=thorough)
 
 
 def _narrower(microkernel: Microkernel, group: int, least: int) -> Iterator[Microkernel]:
