@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
@@ -11,12 +11,12 @@ import numpy as np
 
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.affine import Affine, Box, greatest_value, least_value
+from tilesolve.contractions.statements.extents import Shape, find_extents, list_uses
 from tilesolve.contractions.statements.operations import DTYPES, named_kind, result_dtype
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Read, Term
 
-Shape = tuple[int, ...]
 _MAX_BYTES = 2**63 - 1
 
 
@@ -141,7 +141,7 @@ def bind_stages(
     given = dict(shapes or {})
     orders = _check_orders(stages, given)
     _check_uses(stages)
-    found = _extents(stages, sizes, given)
+    found = find_extents(stages, sizes, given)
     dtypes, params = _dtypes(stages, dtype)
     inputs = _find_inputs(stages)
     names = dict.fromkeys((*inputs, *(stage.name for stage in stages)))
@@ -202,73 +202,6 @@ def _check_uses(stages: Sequence[Stage]) -> None:
                 raise SpecError(f"{other} reads {stage.name}, which {stage} computes later")
 
 
-def _uses(stages: Sequence[Stage], name: str) -> Iterable[tuple[Stage, Read]]:
-    """Yield the elements of an array that are written and read, with their stages."""
-    for stage in stages:
-        for read in dict.fromkeys((stage.target, *stage.reads)):
-            if read.array == name:
-                yield stage, read
-
-
-def _extents(
-    stages: Sequence[Stage], sizes: Mapping[str, int] | int, shapes: Mapping[str, Shape]
-) -> dict[str, int]:
-    """Return the extent of each letter: as given, or as shapes have it."""
-    letters = tuple(dict.fromkeys(letter for stage in stages for letter in stage.letters))
-    text = "; ".join(map(str, stages))
-    if isinstance(sizes, Mapping):
-        for letter in sizes:
-            if letter not in letters:
-                raise SizeError(f"a size is given for {letter!r}, which {text!r} does not have")
-        given = dict(sizes)
-    else:
-        given = dict.fromkeys(letters, sizes)
-    found = {}
-    for letter in letters:
-        extent = given.get(letter)
-        if extent is None:
-            extent = _infer(stages, letter, shapes)
-        if extent is None:
-            known = ", ".join(given) or "nothing"
-            raise SizeError(f"no size for {letter!r} of {text!r}; sizes are given for {known}")
-        if isinstance(extent, bool | np.bool_) or not isinstance(extent, int | np.integer):
-            raise SizeError(
-                f"the size of {letter!r} of {text!r} must be an integer, got {extent!r}"
-            )
-        if not 0 <= extent < 2**62:
-            raise SizeError(
-                f"the size of {letter!r} of {text!r} must not be negative, got {extent}"
-            )
-        found[letter] = int(extent)
-    return found
-
-
-def _infer(stages: Sequence[Stage], letter: str, shapes: Mapping[str, Shape]) -> int | None:
-    """Return the extent that shapes give a letter that stands by itself in subscripts."""
-    exact: dict[int, str] = {}
-    most: list[int] = []
-    for name, shape in shapes.items():
-        for axis, extent in enumerate(shape):
-            found = {read.subscripts[axis] for _, read in _uses(stages, name)}
-            alone = [x for x in found if isinstance(x, Affine) and x.letters == (letter,)]
-            if len(alone) != len(found) or any(
-                x.factor(letter) < 0 or x.divisor > 1 for x in alone
-            ):
-                continue
-            if all(one.plain for one in alone):
-                exact.setdefault(extent, f"axis {axis} of {name}")
-            else:
-                most += [(extent - 1 - x.offset) // x.factor(letter) + 1 for x in alone]
-    if len(exact) > 1:
-        (first, where), (second, there) = list(exact.items())[:2]
-        text = "; ".join(map(str, stages))
-        raise SizeError(
-            f"the extents of {letter!r} in {text!r} disagree: {first} on {where}, "
-            f"{second} on {there}"
-        )
-    return next(iter(exact), max(min(most), 0) if most else None)
-
-
 def _shape(
     stages: Sequence[Stage],
     name: str,
@@ -283,7 +216,7 @@ def _shape(
     """
     found, whole = [0] * order, [0] * order
     computed = _computed(stages, name, extents)
-    for stage, element in _uses(stages, name):
+    for stage, element in list_uses(stages, name):
         if element == stage.target and stage.update is None:
             found = [extents[letter] for letter in stage.output]
         box = {letter: (0, extents[letter] - 1) for letter in stage.letters}

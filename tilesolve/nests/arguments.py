@@ -13,7 +13,8 @@ from tilesolve.contractions.dtype_names import find_dtype
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.problem import read_extents
 from tilesolve.contractions.statements.affine import Condition
-from tilesolve.contractions.statements.computation import Computation, Shape, bind_stages
+from tilesolve.contractions.statements.computation import Computation, bind_stages
+from tilesolve.contractions.statements.extents import Shape
 from tilesolve.contractions.statements.operations import DTYPES
 from tilesolve.contractions.statements.parse import parse_conditions, parse_stages
 from tilesolve.contractions.statements.stage import Stage
