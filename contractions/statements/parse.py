@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import pairwise
 
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import SpecError
@@ -36,6 +38,7 @@ _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Div: "/",
     ast.FloorDiv: "//",
     ast.Mod: "%",
+    ast.Pow: "**",
     ast.BitAnd: "&",
     ast.BitOr: "|",
     ast.BitXor: "^",
@@ -232,8 +235,13 @@ class _Statement:
                     if isinstance(value, int | float) and not isinstance(value, bool):
                         return Number(-value)
                 return self._apply(node, operator, (operand,), target)
-            case ast.Compare(left=left, ops=[operator], comparators=[right]):
-                return self._apply(node, operator, (left, right), target)
+            case ast.Compare(left=left, ops=operators, comparators=others):
+                sides = pairwise((left, *others))
+                found = [
+                    self._apply(node, operator, pair, target)
+                    for operator, pair in zip(operators, sides, strict=True)
+                ]
+                return reduce(lambda one, other: one & other, found)
             case ast.IfExp(test=test, body=yes, orelse=no):
                 chosen, other, either = (self._term(one, target) for one in (yes, no, test))
                 return Choose(either, chosen, other, inline=True)
@@ -243,8 +251,6 @@ class _Statement:
                 raise self._refused(
                     node, "elements are compared with & and |, not with 'and' and 'or'"
                 )
-            case ast.Compare():
-                raise self._refused(node, "compare two terms at a time, and join them with &")
             case _:
                 raise self._refused(node, f"{ast.unparse(node)} is no part of a statement")
 
