@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -53,7 +54,12 @@ _SYMBOLS: dict[type[ast.AST], str] = {
     ast.USub: "-",
     ast.Invert: "~",
 }
+_SIDES = re.compile(r"(\w)\[\s*\]")
+"""An element of an array without axes, as in ``d[]``."""
+
+_TESTS = {"any": "bitwise_or", "all": "bitwise_and"}
 _SUMS = {
+    **_TESTS,
     **{"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"},
     **{name: name for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
 }
@@ -83,13 +89,14 @@ def parse_stages(text: str, where: str | Sequence[str] = ()) -> tuple[Stage, ...
     out[y] += t[y,x]
     """
     check_kind(text, str, "a statement", "text such as 'C[i,j] += A[i,k] * B[k,j]'", SpecError)
-    found = []
+    found: list[Stage] = []
     lines = [line for part in text.splitlines() for line in part.split(";") if line.strip()]
     if not lines:
         raise SpecError("no statement is given; one is 'C[i,j] += A[i,k] * B[k,j]'")
     for number, line in enumerate(lines):
-        last = number == len(lines) - 1
-        found.append(_Statement(line.strip()).stage(where if last else ()))
+        last, known = number == len(lines) - 1, {one.name for one in found if not one.axes}
+        statement = _Statement(line.strip(), scalars=known)
+        found.append(statement.stage(where if last else ()))
     return tuple(found)
 
 
@@ -116,12 +123,13 @@ class _Statement:
     """One statement or condition that is being read.
 
     `kind` is its name in messages. `letters` are the names that stand in subscripts: a name
-    elsewhere is one of them, or a parameter.
+    elsewhere is one of them, one of `scalars`, the arrays without axes, or a parameter.
     """
 
     text: str
     kind: str = "statement"
     letters: set[str] = field(default_factory=set)
+    scalars: set[str] = field(default_factory=set)
 
     def stage(self, where: str | Sequence[str]) -> Stage:
         node = self._parsed()
@@ -133,10 +141,12 @@ class _Statement:
             left, operator = node.target, node.op
         else:
             raise self._refused(node, "this is no assignment such as C[i,j] = A[j,i]")
-        if not isinstance(left, ast.Subscript):
+        if not isinstance(left, ast.Subscript | ast.Name):
             raise self._refused(left, "the left side is an element such as C[i,j]")
         self.letters |= _subscript_names(node)
-        target = self._read(left)
+        if isinstance(left, ast.Name):
+            self.scalars.add(left.id)
+        target = Read(left.id, ()) if isinstance(left, ast.Name) else self._read(left)
         term = self._term(node.value, target)
         conditions = parse_conditions(where)
         if operator is None:
@@ -191,7 +201,7 @@ class _Statement:
 
     def _parsed(self, mode: str = "exec") -> ast.AST:
         try:
-            tree = ast.parse(self.text, mode=mode)
+            tree = ast.parse(_SIDES.sub(r"\1[()]", self.text), mode=mode)
         except SyntaxError as error:
             raise self._error((error.offset or 1) - 1, error.msg) from error
         except (ValueError, RecursionError, MemoryError) as error:
@@ -221,6 +231,8 @@ class _Statement:
             case ast.Constant(value=bool() | int() | float()):
                 assert isinstance(node.value, bool | int | float)
                 return Number(node.value)
+            case ast.Name(id=name) if name in self.scalars:
+                return Read(name, ())
             case ast.Name(id=name):
                 return Position(Affine.letter(name)) if name in self.letters else Param(name)
             case ast.Subscript():
@@ -301,7 +313,7 @@ class _Statement:
         over = over or [letter for letter in term.letters if letter not in target.letters]
         if not over:
             raise self._refused(node, f"{name} runs over no letter: {target} has all of {term}")
-        return Reduce(_SUMS[name], tuple(over), term)
+        return Reduce(_SUMS[name], tuple(over), Cast("bool", term) if name in _TESTS else term)
 
     def _is_letter(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id in self.letters

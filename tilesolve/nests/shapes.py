@@ -137,6 +137,23 @@ def untiled_tree(request: NestRequest) -> LoopTree:
     return _with_intra(request, inter, [*intra, *({column} - running)], tiles)
 
 
+def single_tree(request: NestRequest) -> LoopTree:
+    """Return the loops of a sum to a single element: each lane of a vector has a sum of its own.
+
+    Vectors lie along a letter that a read has side by side, if there is one.
+    """
+    stage, lanes = request.statement, _lanes(request)
+    lasts = [one.subscripts[-1] for one in stage.reads if one.subscripts]
+    plain = [one.plain for one in lasts if isinstance(one, Affine) and one.plain in stage.summed]
+    across = next((x for x in plain if x and not _coupled(stage, x, stage.summed)), None)
+    if across is None or lanes <= 1:
+        return plain_tree(request)
+    loops = [*(over(x) for x in stage.summed if x != across), over(across, 1, "vector")]
+    if request.computation.sizes[across] > lanes:
+        loops.insert(-1, over(across, lanes))
+    return make_tree(request, loops, len(loops))
+
+
 def spatial_tree(request: NestRequest, found: SpatialTiles, *, streamed: bool = False) -> LoopTree:
     """Return the loops of spatial tiles: threads divide what the crossed array has side by side.
 

@@ -55,7 +55,7 @@ def test_lines_and_semicolons_part_statements():
     [
         ("C[i,j] = A[i,j", 7 + 4, "was never closed"),
         ("C[i,j]", 1, "no assignment"),
-        ("C = A[i]", 1, "the left side is an element"),
+        ("C.x = A[i]", 1, "the left side is an element"),
         ("C[i] = D[i] = A[i]", 8, "one array is assigned to at a time"),
         ("C[i] -= A[i,k]", 1, "only \\+=, \\*=, &=, \\|= and \\^= run over letters"),
         ("C[i] += A[i]", 1, "runs over no letter"),
