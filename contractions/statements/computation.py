@@ -41,7 +41,7 @@ class Computation:
     Parameters
     ----------
     stages
-        In the order in which they run. Each but the last computes an array that a later one reads.
+        In the order in which they run. Several may compute an array, one part after another.
     extents
         Pairs of a letter and how many values it takes, from 0 on.
     arrays
@@ -49,6 +49,8 @@ class Computation:
         that are computed.
     params
         The dtype of each parameter.
+    outputs
+        The arrays that a call returns, in order.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class Computation:
     extents: tuple[tuple[str, int], ...]
     arrays: tuple[ArrayInfo, ...]
     params: tuple[tuple[str, str], ...] = ()
+    outputs: tuple[str, ...] = ()
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -99,7 +102,8 @@ class Computation:
 
     def part(self, sizes: Mapping[str, int]) -> Computation:
         """Return the computation at other extents, with arrays as large as these need."""
-        return bind_stages(self.stages, {**self.sizes, **sizes}, self.dtypes)
+        extents = {**self.sizes, **sizes}
+        return bind_stages(self.stages, extents, self.dtypes, outputs=self.outputs)
 
     def __str__(self) -> str:
         sizes = " ".join(f"{letter}={extent}" for letter, extent in self.extents)
@@ -111,6 +115,7 @@ def bind_stages(
     sizes: Mapping[str, int] | int,
     dtype: str | Mapping[str, str] = "float64",
     shapes: Mapping[str, Shape] | None = None,
+    outputs: Sequence[str] = (),
 ) -> Computation:
     """Give stages their extents.
 
@@ -125,6 +130,8 @@ def bind_stages(
         Of all arrays that are given and of all parameters; or of each by its name.
     shapes
         Of some arrays. The others end at the last positions that are read or written.
+    outputs
+        The arrays that a call returns; if none are given, those that no later statement reads.
 
     Raises
     ------
@@ -133,7 +140,7 @@ def bind_stages(
     DtypeError
         If an operation is not made for the dtypes.
     SpecError
-        If a stage is not used, or an array has another number of axes elsewhere.
+        If a stage is not used, or an array has another number of axes elsewhere, or several sums.
     """
     stages = tuple(stages)
     if not stages:
@@ -141,6 +148,7 @@ def bind_stages(
     given = dict(shapes or {})
     orders = _check_orders(stages, given)
     _check_uses(stages)
+    returned = _find_outputs(stages, outputs)
     found = find_extents(stages, sizes, given)
     dtypes, params = _dtypes(stages, dtype)
     inputs = _find_inputs(stages)
@@ -152,7 +160,7 @@ def bind_stages(
     for array in arrays:
         if array.bytes > _MAX_BYTES:
             raise SizeError(f"{array.name} of shape {array.shape} has more than 2**63-1 bytes")
-    return Computation(stages, tuple(found.items()), arrays, params)
+    return Computation(stages, tuple(found.items()), arrays, params, returned)
 
 
 def _find_inputs(stages: Sequence[Stage]) -> tuple[str, ...]:
@@ -190,16 +198,36 @@ def _check_orders(stages: Sequence[Stage], shapes: Mapping[str, Shape]) -> dict[
 
 
 def _check_uses(stages: Sequence[Stage]) -> None:
-    """Raise `SpecError` if an array is computed twice, or for nothing."""
+    """Raise `SpecError` if an array is summed up twice, or read before it is computed."""
+    made: set[str] = set()
     for at, stage in enumerate(stages):
-        later = stages[at + 1 :]
-        if any(other.name == stage.name for other in later):
-            raise SpecError(f"{stage.name} is computed twice; give each array a name of its own")
-        if later and not any(read.array == stage.name for one in later for read in one.reads):
-            raise SpecError(f"{stage} is computed, but no later statement reads {stage.name}")
-        for other in stages[:at]:
-            if any(read.array == stage.name for read in other.reads):
-                raise SpecError(f"{other} reads {stage.name}, which {stage} computes later")
+        if stage.name not in made:
+            for other in stages[:at]:
+                if any(read.array == stage.name for read in other.reads):
+                    raise SpecError(f"{other} reads {stage.name}, which {stage} computes later")
+        elif stage.augmented or stage.update is not None:
+            raise SpecError(
+                f"{stage.name} is computed twice, and {stage} would begin anew; "
+                f"write {stage.target} = {stage.target} + sum(…)"
+            )
+        made.add(stage.name)
+
+
+def _find_outputs(stages: Sequence[Stage], wanted: Sequence[str]) -> tuple[str, ...]:
+    """Return the arrays that are returned; raise `SpecError` if another one is for nothing."""
+    unread = {}
+    for at, stage in enumerate(stages):
+        later = [one for one in stages[at + 1 :] if one.name != stage.name]
+        if not any(read.array == stage.name for one in later for read in one.reads):
+            unread[stage.name] = stage
+    made = {stage.name for stage in stages}
+    for name in wanted:
+        if name not in made:
+            raise SpecError(f"{name!r} is no output: the statements compute {', '.join(made)}")
+    for name, stage in unread.items():
+        if wanted and name not in wanted:
+            raise SpecError(f"{stage} is computed, but nothing reads {name}, and it is no output")
+    return tuple(dict.fromkeys(wanted or unread))
 
 
 def _shape(
@@ -218,7 +246,7 @@ def _shape(
     computed = _computed(stages, name, extents)
     for stage, element in list_uses(stages, name):
         if element == stage.target and stage.update is None:
-            found = [extents[letter] for letter in stage.output]
+            found = [max(n, extents[x]) for n, x in zip(found, stage.output, strict=True)]
         box = {letter: (0, extents[letter] - 1) for letter in stage.letters}
         nothing = any(high < low for low, high in box.values())
         for axis, subscript in enumerate(element.subscripts):
@@ -259,7 +287,8 @@ def _computed(stages: Sequence[Stage], name: str, extents: Mapping[str, int]) ->
     made = [stage for stage in stages if stage.name == name]
     if not made or made[0].update is not None or name in _find_inputs(stages):
         return None
-    return tuple(extents[letter] for letter in made[0].output)
+    columns = zip(*(one.output for one in made), strict=True)
+    return tuple(max(extents[letter] for letter in column) for column in columns)
 
 
 def _sizes_of(subscript: Affine, extents: Mapping[str, int]) -> str:

@@ -31,14 +31,14 @@ def evaluate(
     computation: Computation,
     arrays: Mapping[str, npt.ArrayLike],
     params: Mapping[str, float] | None = None,
-    out: npt.ArrayLike | None = None,
-) -> npt.NDArray[Any]:
+    out: npt.ArrayLike | Sequence[npt.ArrayLike] | None = None,
+) -> Any:  # noqa: ANN401 - an array, or a tuple of them
     """Evaluate a computation on arrays, slowly, point by point of a whole grid.
 
     Floating-point numbers are float64 all the way; integers wrap as their dtypes do.
 
     `out` has the output's elements from before, where a region leaves them as they are; without
-    it these are zeros.
+    it these are zeros. Of several outputs it has one for each, and so has what is returned.
 
     Examples
     --------
@@ -59,16 +59,25 @@ def evaluate(
         if params
         else {}
     )
+    names = computation.outputs
+    given = (
+        {}
+        if out is None
+        else {names[0]: out}
+        if len(names) == 1
+        else dict(zip(names, out, strict=True))
+    )
     for stage in computation.stages:
         info = computation.array(stage.name)
         before = kept.get(stage.name)
-        if before is None and stage is computation.stages[-1] and out is not None:
-            before = np.asarray(out)
+        if before is None and stage.name in given:
+            before = np.asarray(given[stage.name])
         start = np.zeros(info.shape) if before is None else before
         made = start.astype(_wide(info.dtype), copy=True)
         _Evaluation(computation, stage, kept, values).write(made)
         kept[stage.name] = made
-    return kept[computation.output.name]
+    found = tuple(kept[name] for name in names)
+    return found[0] if len(found) == 1 else found
 
 
 def _wide(dtype: str) -> np.dtype[Any]:

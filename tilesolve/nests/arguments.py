@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tilesolve.contractions.argument_kinds import check_kind
+from tilesolve.contractions.argument_kinds import check_kind, check_kinds
 from tilesolve.contractions.convolution_arguments import read_shape
 from tilesolve.contractions.dtype_names import find_dtype
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
@@ -33,7 +33,11 @@ NestDtype = npt.DTypeLike | Mapping[str, npt.DTypeLike]
 
 
 def read_computation(
-    statement: Statement, sizes: NestSizes, dtype: NestDtype | None, where: Region = ()
+    statement: Statement,
+    sizes: NestSizes,
+    dtype: NestDtype | None,
+    where: Region = (),
+    outputs: Sequence[str] = (),
 ) -> Computation:
     """Return the computation that the arguments of `nest` name.
 
@@ -60,7 +64,9 @@ def read_computation(
     elif sizes is not None:
         check_kind(sizes, int, "sizes", "extents, shapes or arrays by name, or a number", SizeError)
         letters = sizes
-    return bind_stages(stages, letters, _read_dtypes(stages, dtype, dtypes), shapes)
+    check_kinds(outputs, str, "outputs", "names of arrays", SpecError)
+    kinds = _read_dtypes(stages, dtype, dtypes)
+    return bind_stages(stages, letters, kinds, shapes, tuple(outputs))
 
 
 def _read_stages(statement: Statement, where: Region) -> tuple[Stage, ...]:
