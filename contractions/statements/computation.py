@@ -13,6 +13,7 @@ from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.affine import Affine, Box, greatest_value, least_value
 from tilesolve.contractions.statements.extents import Shape, find_extents, list_uses
 from tilesolve.contractions.statements.operations import DTYPES, named_kind, result_dtype
+from tilesolve.contractions.statements.pieces import find_period, greatest_remainder
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Read, Term
@@ -250,6 +251,18 @@ def _shape(
         box = {letter: (0, extents[letter] - 1) for letter in stage.letters}
         nothing = any(high < low for low, high in box.values())
         for axis, subscript in enumerate(element.subscripts):
+            if (period := find_period(subscript)) is not None and isinstance(period[1], Number):
+                last = greatest_remainder(period[0], int(period[1].value), box)
+                found[axis] = max(found[axis], 0 if nothing else last + 1)
+                most = (
+                    shapes[name][axis] if name in shapes else computed[axis] if computed else None
+                )
+                if most is not None and found[axis] > most:
+                    raise SizeError(
+                        f"{stage} has {element} at position {last} of axis {axis}, but {name} has "
+                        f"extent {most} there"
+                    )
+                continue
             if not isinstance(subscript, Affine):
                 if name not in shapes:
                     raise SizeError(

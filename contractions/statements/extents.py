@@ -9,8 +9,9 @@ import numpy as np
 
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.statements.affine import Affine, greatest_value
+from tilesolve.contractions.statements.pieces import find_period
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Read
+from tilesolve.contractions.statements.terms import Number, Read
 
 Shape = tuple[int, ...]
 
@@ -22,7 +23,7 @@ def find_extents(
 
     An axis that is read by letters alone is as long as each of them. Elsewhere a letter takes as
     many values as all its positions have room for, given the letters that are known before; in a
-    region, positions outside of it need none.
+    region, positions outside of it need none. A letter of which nothing else tells walks a period.
 
     Raises
     ------
@@ -112,7 +113,7 @@ class _Search:
         for name in self.shapes:
             self._add_uses(name)
         self._settle()
-        while self._add_computed():
+        while self._add_computed() or self._add_period():
             self._settle()
         return self.found
 
@@ -135,6 +136,16 @@ class _Search:
             if stage.name not in self.shapes and whole:
                 self.shapes[stage.name] = tuple(self.found[x] for x in stage.output)
                 self._add_uses(stage.name)
+                return True
+        return False
+
+    def _add_period(self) -> bool:
+        """Give a letter that walks a period as many values as that has."""
+        subscripts = (x for stage in self.stages for read in stage.reads for x in read.subscripts)
+        for position, period in filter(None, map(find_period, subscripts)):
+            lacking = [x for x in position.letters if x not in self.found]
+            if len(lacking) == 1 and isinstance(period, Number):
+                self.found[lacking[0]] = int(period.value)
                 return True
         return False
 

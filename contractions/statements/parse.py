@@ -19,6 +19,14 @@ from tilesolve.contractions.statements.operations import (
     REDUCTIONS,
     UNARY,
 )
+from tilesolve.contractions.statements.pieces import (
+    Piece,
+    find_period,
+    intersect,
+    unite,
+    write_pieces,
+)
+from tilesolve.contractions.statements.positions import fold_positions, list_letters
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
     Apply,
@@ -90,32 +98,67 @@ def parse_stages(text: str, where: str | Sequence[str] = ()) -> tuple[Stage, ...
     """
     check_kind(text, str, "a statement", "text such as 'C[i,j] += A[i,k] * B[k,j]'", SpecError)
     found: list[Stage] = []
+    pieces = parse_region(where)
     lines = [line for part in text.splitlines() for line in part.split(";") if line.strip()]
     if not lines:
         raise SpecError("no statement is given; one is 'C[i,j] += A[i,k] * B[k,j]'")
-    for number, line in enumerate(lines):
-        last, known = number == len(lines) - 1, {one.name for one in found if not one.axes}
-        statement = _Statement(line.strip(), scalars=known)
-        found.append(statement.stage(where if last else ()))
-    return tuple(found)
+    for line in lines:
+        known = {one.name for one in found if not one.axes}
+        found.append(_Statement(line.strip(), scalars=known).stage())
+    return put_in_region(found, pieces)
+
+
+def put_in_region(stages: Sequence[Stage], pieces: Sequence[Piece]) -> tuple[Stage, ...]:
+    """Return statements, the last one of them in a region.
+
+    Examples
+    --------
+    >>> for stage in parse_stages("o[i] += A[i,k]", "k != i"):
+    ...     print(stage)
+    o_1[i] += A[i,k], where i > k
+    o_2[i] += A[i,k], where k > i
+    o[i] = o_1[i] + o_2[i]
+    """
+    if not stages or pieces == ((),):
+        return tuple(stages)
+    *others, last = stages
+    names = {x.array for one in stages for x in (one.target, *one.reads)}
+    return (*others, *write_pieces(last, [(piece, last.term) for piece in pieces], names))
 
 
 def parse_conditions(text: str | Sequence[str | Condition]) -> tuple[Condition, ...]:
-    """Read conditions on letters.
+    """Read conditions on letters, all of which hold.
 
     Examples
     --------
     >>> [str(one) for one in parse_conditions("0 <= i - j < 3")]
     ['i >= j', 'j+2 >= i']
     """
+    pieces = parse_region(text)
+    if len(pieces) != 1:
+        raise SpecError(f"{text!r} is no intersection: it has {len(pieces)} pieces")
+    return pieces[0]
+
+
+def parse_region(text: str | Sequence[str | Condition]) -> tuple[Piece, ...]:
+    """Read a region: pieces without a common point, in each of which conditions hold.
+
+    Conditions are joined by ``and`` and ``or``; those of a list hold all.
+
+    Examples
+    --------
+    >>> [" and ".join(map(str, piece)) for piece in parse_region("i < 3 or j != 5")]
+    ['2 >= i', '4 >= j and i >= 3', 'j >= 6 and i >= 3']
+    """
     check_kind(text, (str, list, tuple), "where", "text such as 'j <= i'", SpecError)
     texts: list[str | Condition] = [text] if isinstance(text, str) else list(text)
     texts = [one for one in texts if not (isinstance(one, str) and one == "")]
-    found: list[Condition] = []
+    found: tuple[Piece, ...] = ((),)
     for one in texts:
         check_kind(one, (str, Condition), "where", "text such as 'j <= i'", SpecError)
-        found += _Statement(one.strip(), "where").conditions() if isinstance(one, str) else [one]
-    return tuple(found)
+        region = ((one,),) if isinstance(one, Condition) else _Statement(one, "where").region()
+        found = intersect(found, region)
+    return found
 
 
 @dataclass(slots=True)
@@ -131,7 +174,7 @@ class _Statement:
     letters: set[str] = field(default_factory=set)
     scalars: set[str] = field(default_factory=set)
 
-    def stage(self, where: str | Sequence[str]) -> Stage:
+    def stage(self) -> Stage:
         node = self._parsed()
         if isinstance(node, ast.Assign):
             if len(node.targets) != 1:
@@ -143,42 +186,44 @@ class _Statement:
             raise self._refused(node, "this is no assignment such as C[i,j] = A[j,i]")
         if not isinstance(left, ast.Subscript | ast.Name):
             raise self._refused(left, "the left side is an element such as C[i,j]")
-        self.letters |= _subscript_names(node)
+        self.letters |= list_letters(node) - {*CALLS, *DTYPES, *_SUMS, "where"}
         if isinstance(left, ast.Name):
             self.scalars.add(left.id)
         target = Read(left.id, ()) if isinstance(left, ast.Name) else self._read(left)
         term = self._term(node.value, target)
-        conditions = parse_conditions(where)
         if operator is None:
-            return Stage.of(target, term, where=conditions)
+            return Stage.of(target, term)
         name = self._reduction(node, operator)
         if any(not isinstance(one, Affine) or one.plain is None for one in target.subscripts):
-            return Stage.of(target, term, where=conditions, update=name)
+            return Stage.of(target, term, update=name)
         over = tuple(letter for letter in term.letters if letter not in target.letters)
         if not over:
             sign = f"{_SYMBOLS[type(operator)]}"
             raise self._refused(
                 node, f"{sign}= runs over no letter; write {target} = {target} {sign} …"
             )
-        return Stage.of(target, Reduce(name, over, term), where=conditions, augmented=True)
+        return Stage.of(target, Reduce(name, over, term), augmented=True)
 
-    def conditions(self) -> list[Condition]:
-        node = self._parsed("eval")
-        parts = node.values if isinstance(node, ast.BoolOp) else [node]
-        if isinstance(node, ast.BoolOp) and not isinstance(node.op, ast.And):
-            raise self._refused(node, "a region is an intersection: conditions are joined by 'and'")
-        found = []
-        for part in parts:
-            if not isinstance(part, ast.Compare):
-                raise self._refused(part, "a condition compares letters, as j <= i does")
-            sides = [self._position(one) for one in (part.left, *part.comparators)]
-            for at, operator in enumerate(part.ops):
-                found += self._compared(part, operator, sides[at], sides[at + 1])
+    def region(self) -> tuple[Piece, ...]:
+        self.text = self.text.strip()
+        return self._pieces(self._parsed("eval"))
+
+    def _pieces(self, node: ast.AST) -> tuple[Piece, ...]:
+        """Return the pieces of a region."""
+        if isinstance(node, ast.BoolOp):
+            parts = [self._pieces(one) for one in node.values]
+            return unite(parts) if isinstance(node.op, ast.Or) else reduce(intersect, parts)
+        if not isinstance(node, ast.Compare):
+            raise self._refused(node, "a condition compares letters, as j <= i does")
+        found: tuple[Piece, ...] = ((),)
+        sides = [self._position(one) for one in (node.left, *node.comparators)]
+        for operator, pair in zip(node.ops, pairwise(sides), strict=True):
+            found = intersect(found, self._compared(node, operator, *pair))
         return found
 
     def _compared(
         self, node: ast.AST, operator: ast.cmpop, left: Affine, right: Affine
-    ) -> list[Condition]:
+    ) -> list[Piece]:
         for one in (left, right):
             if one.divisor > 1:
                 raise self._refused(
@@ -187,17 +232,20 @@ class _Statement:
         letters = (*left.letters, *right.letters)
         match operator:
             case ast.LtE():
-                return _conditions([right - left], letters)
+                return [_conditions([right - left], letters)]
             case ast.Lt():
-                return _conditions([right - left - 1], letters)
+                return [_conditions([right - left - 1], letters)]
             case ast.GtE():
-                return _conditions([left - right], letters)
+                return [_conditions([left - right], letters)]
             case ast.Gt():
-                return _conditions([left - right - 1], letters)
+                return [_conditions([left - right - 1], letters)]
             case ast.Eq():
-                return _conditions([left - right, right - left], letters)
+                return [_conditions([left - right, right - left], letters)]
+            case ast.NotEq():
+                sides = (right - left - 1, left - right - 1)
+                return [_conditions([one], letters) for one in sides]
             case _:
-                raise self._refused(node, "a condition compares by <, <=, >, >= or ==")
+                raise self._refused(node, "a condition compares by <, <=, >, >=, == or !=")
 
     def _parsed(self, mode: str = "exec") -> ast.AST:
         try:
@@ -274,7 +322,7 @@ class _Statement:
         if operation is None:
             raise self._refused(node, f"{ast.unparse(node)}: there is no such operation")
         terms = tuple(self._term(part, target) for part in parts)
-        return _folded(operation.name, terms) or Apply(operation.name, terms)
+        return fold_positions(operation.name, terms) or Apply(operation.name, terms)
 
     def _call(self, node: ast.Call, target: Read) -> Term:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -333,9 +381,10 @@ class _Statement:
             return term.position
         if isinstance(term, Number) and type(term.value) is int:
             return Affine.number(term.value)
-        if not term.reads:
+        if not term.reads and find_period(term) is None:
             raise self._refused(
-                node, f"{term} is no position: those are sums of letters, divided at most"
+                node,
+                f"{term} is no position: those are sums of letters, divided at most, or % a size",
             )
         return term
 
@@ -347,7 +396,7 @@ class _Statement:
         return found
 
 
-def _conditions(positions: Sequence[Affine], letters: Sequence[str]) -> list[Condition]:
+def _conditions(positions: Sequence[Affine], letters: Sequence[str]) -> Piece:
     """Return that positions are not negative, as conditions on the letters that were written.
 
     Where these cancel out, ``l < l`` is like ``l < 0``.
@@ -358,52 +407,4 @@ def _conditions(positions: Sequence[Affine], letters: Sequence[str]) -> list[Con
             found.append(Condition(position))
         elif position.offset < 0:
             found.append(Condition(Affine.of([(-1, x) for x in dict.fromkeys(letters)], -1)))
-    return found
-
-
-def _subscript_names(node: ast.AST) -> set[str]:
-    """Return the names that stand in subscripts, but for those of arrays."""
-    found: set[str] = set()
-    for one in ast.walk(node):
-        if isinstance(one, ast.Subscript):
-            arrays = {
-                x.value.id
-                for x in ast.walk(one.slice)
-                if isinstance(x, ast.Subscript) and isinstance(x.value, ast.Name)
-            }
-            found |= {x.id for x in ast.walk(one.slice) if isinstance(x, ast.Name)} - arrays
-    return found - {*CALLS, *DTYPES, *_SUMS, "where"}
-
-
-def _folded(name: str, terms: Sequence[Term]) -> Position | None:
-    """Return an operation of letters and integers as one position, where it is one."""
-    if name not in ("add", "subtract", "multiply", "negative", "floor_divide"):
-        return None
-    values: list[Affine | int] = []
-    for term in terms:
-        if isinstance(term, Position):
-            values.append(term.position)
-        elif isinstance(term, Number) and type(term.value) is int:
-            values.append(term.value)
-        else:
-            return None
-    if all(isinstance(value, int) for value in values):
-        return None
-    try:
-        return Position(_fold(name, values))
-    except (SpecError, TypeError):
-        return None
-
-
-def _fold(name: str, values: Sequence[Affine | int]) -> Affine:
-    first, last = values[0], values[-1]
-    match name:
-        case "add":
-            return first + last  # type: ignore[return-value]
-        case "subtract":
-            return first - last  # type: ignore[return-value]
-        case "negative":
-            return -first  # type: ignore[return-value]
-        case "multiply":
-            return first * last  # type: ignore[operator, return-value]
-    return first // last  # type: ignore[operator, return-value]
+    return tuple(found)

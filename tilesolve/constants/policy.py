@@ -227,6 +227,10 @@ NEST_BLOCKS = 512
 NEST_BLOCK_KINDS = 16
 """Different blocks from which on a region is left to loops: each is planned and compiled."""
 
+NEST_PERIOD_PIECES = 27
+"""Pieces of a statement with periodic positions, at most: a stencil in three dimensions has as many
+with a neighbour on each side."""
+
 NEST_TASKS_PER_THREAD = 2
 """Blocks of a region with elements of their own, for each thread, from which on each block is left
 to one of them."""

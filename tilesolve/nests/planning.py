@@ -21,7 +21,7 @@ from tilesolve.nests.solutions import (
     NestSolution,
     SolvedNest,
 )
-from tilesolve.nests.split import split_sums
+from tilesolve.nests.split import split_periods, split_sums
 from tilesolve.system.first_use import tell_of_planning
 
 
@@ -50,7 +50,9 @@ def solve_nest(request: NestRequest) -> SolvedNest:
     found: list[NestSolution] = []
     with tell_of_planning():
         for stage in whole.stages:
-            found += _solve(request.of(whole, stage))
+            parts = split_periods(request.of(whole, stage).computation)
+            for part in parts.stages:
+                found += _solve(request.of(parts, part))
     return SolvedNest(request, tuple(found))
 
 
