@@ -12,7 +12,12 @@ import numpy as np
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.affine import Affine, Box, greatest_value, least_value
 from tilesolve.contractions.statements.extents import Shape, find_extents, list_uses
-from tilesolve.contractions.statements.operations import DTYPES, named_kind, result_dtype
+from tilesolve.contractions.statements.operations import (
+    DTYPES,
+    REDUCTIONS,
+    named_kind,
+    result_dtype,
+)
 from tilesolve.contractions.statements.pieces import find_period, greatest_remainder
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.stage import Stage
@@ -351,7 +356,7 @@ def _stage_dtype(stage: Stage, dtypes: Mapping[str, str], wanted: str | None) ->
     for one in (*stage.target.parts, stage.term):
         _check_numbers(one, dtypes)
     reduction = stage.update or (stage.reduction.name if stage.reduction else None)
-    if reduction is not None:  # it runs in the array's dtype
+    if reduction in REDUCTIONS:  # it runs in the array's dtype
         result_dtype(reduction, [found, found])
     return found
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation
-from tilesolve.contractions.statements.operations import OPERATIONS, identity, named_kind
+from tilesolve.contractions.statements.operations import OPERATIONS, SEARCHES, identity, named_kind
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
     Cast,
@@ -178,14 +178,12 @@ class _Evaluation:
 
     def reduced(self, term: Reduce) -> npt.NDArray[Any]:
         """Return a reduction, one value along its letters; a whole one has the stage's dtype."""
+        if term.name in SEARCHES:
+            return self.searched(term)
         whole = term is self.stage.term
         name = self.dtypes[self.stage.name] if whole else named_kind(term.kind(self.dtypes))
         kind, first = np.dtype(_wide(name)), identity(term.name, name)
-        letters = {*self.stage.output, *term.over}
-        shape = tuple(
-            extent if x in letters else 1
-            for x, extent in zip(self.stage.letters, self.shape, strict=True)
-        )
+        shape = self.shape_of(term)
         taken = self.points(self.stage.conditions(term), shape)
         values = np.broadcast_to(self.value(term.term), shape).astype(kind)
         found: npt.NDArray[Any] = OPERATIONS[term.name].function.reduce(
@@ -196,6 +194,33 @@ class _Evaluation:
             initial=kind.type(first),
         )
         return found
+
+    def searched(self, term: Reduce) -> npt.NDArray[Any]:
+        """Return where the first extreme value stands, counted in the order of the letters."""
+        shape, letters = self.shape_of(term), self.stage.letters
+        axes = [letters.index(letter) for letter in term.over]
+        taken = np.moveaxis(self.points(self.stage.conditions(term), shape), axes, range(len(axes)))
+        values = np.moveaxis(np.broadcast_to(self.value(term.term), shape), axes, range(len(axes)))
+        rest = values.shape[len(axes) :]
+        values, taken = (
+            one.reshape(-1, *rest) for one in (values, np.broadcast_to(taken, values.shape))
+        )
+        first = identity(SEARCHES[term.name], values.dtype.name)
+        found = np.where(taken, values, first)
+        extreme = getattr(found, term.name[3:])(axis=0, initial=first)
+        here = taken & ((values == extreme) | (values != values))
+        places = np.where(here.any(axis=0), here.argmax(axis=0), identity("minimum", "int64"))
+        return places.reshape(
+            [1 if x in term.over else n for x, n in zip(letters, shape, strict=True)]
+        )
+
+    def shape_of(self, term: Reduce) -> tuple[int, ...]:
+        """Return the shape of the grid of a reduction: other sums' letters have one value."""
+        letters = {*self.stage.output, *term.over}
+        return tuple(
+            extent if x in letters else 1
+            for x, extent in zip(self.stage.letters, self.shape, strict=True)
+        )
 
 
 def _check_places(

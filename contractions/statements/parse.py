@@ -17,6 +17,7 @@ from tilesolve.contractions.statements.operations import (
     CALLS,
     DTYPES,
     REDUCTIONS,
+    SEARCHES,
     UNARY,
 )
 from tilesolve.contractions.statements.pieces import (
@@ -68,6 +69,7 @@ _SIDES = re.compile(r"(\w)\[\s*\]")
 _TESTS = {"any": "bitwise_or", "all": "bitwise_and"}
 _SUMS = {
     **_TESTS,
+    **{name: name for name in SEARCHES},
     **{"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"},
     **{name: name for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
 }

@@ -8,6 +8,7 @@ from typing import Protocol
 from tilesolve.constants.policy import NEST_BLOCK_KINDS, NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
+from tilesolve.contractions.statements.stage import Stage
 from tilesolve.nests.blocks import make_blocks
 from tilesolve.nests.classify import find_move
 from tilesolve.nests.loop_choice import choose_loops
@@ -21,7 +22,7 @@ from tilesolve.nests.solutions import (
     NestSolution,
     SolvedNest,
 )
-from tilesolve.nests.split import split_periods, split_sums
+from tilesolve.nests.split import split_periods, split_searches, split_sums
 from tilesolve.system.first_use import tell_of_planning
 
 
@@ -50,10 +51,18 @@ def solve_nest(request: NestRequest) -> SolvedNest:
     found: list[NestSolution] = []
     with tell_of_planning():
         for stage in whole.stages:
-            parts = split_periods(request.of(whole, stage).computation)
-            for part in parts.stages:
-                found += _solve(request.of(parts, part))
+            for part in _list_parts(request, stage):
+                found += _solve(part)
     return SolvedNest(request, tuple(found))
+
+
+def _list_parts(request: NestRequest, stage: Stage) -> Iterator[NestRequest]:
+    """Yield the statements that one becomes before it is decided how they are run."""
+    found = split_searches(request.of(request.computation, stage).computation)
+    for one in found.stages:
+        parts = split_periods(request.of(found, one).computation)
+        for part in parts.stages:
+            yield request.of(parts, part)
 
 
 class NestStrategy(Protocol):

@@ -4,14 +4,93 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from tilesolve.constants.policy import NEST_PERIOD_PIECES
 from tilesolve.contractions.statements.affine import Affine, Box, Condition, greatest_value
 from tilesolve.contractions.statements.computation import Computation, bind_stages
-from tilesolve.contractions.statements.operations import named_kind
+from tilesolve.contractions.statements.operations import SEARCHES, identity, named_kind
 from tilesolve.contractions.statements.pieces import Piece, find_period, write_pieces
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Number, Read, Reduce, Term
+from tilesolve.contractions.statements.terms import (
+    Apply,
+    Choose,
+    Number,
+    Position,
+    Read,
+    Reduce,
+    Term,
+)
 from tilesolve.contractions.statements.values import replace_terms
+
+
+def split_searches(computation: Computation) -> Computation:
+    """Return a statement with `argmin` and the like as those that find the value, then its place.
+
+    A term that is more than an element becomes an array before, so that it rounds once.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> found = bind_stages(parse_stages("o[i] = argmax(A[i,k], k)"), 9, "int32")
+    >>> for stage in split_searches(found).stages:
+    ...     print(stage)
+    o_max[i] = max(A[i,k], k)
+    o[i] = min(where(A[i,k] == o_max[i], k, 9223372036854775807), k)
+    """
+    (stage,), names = computation.stages, set(computation.dtypes)
+    stages: list[Stage] = []
+    replaced: dict[Term, Term] = {}
+    for one in dict.fromkeys(stage.term.all):
+        if isinstance(one, Reduce) and one.name in SEARCHES:
+            before, found = _search(computation, stage, one, names)
+            stages += before
+            replaced[one] = found
+    if not stages:
+        return computation
+    last = replace(stage, term=replace_terms(stage.term, replaced))
+    if stage.reduction is not None and computation.dtypes[stage.name] != "int64":
+        place = Read(_new_name(f"{stage.name}_place", names), stage.axes)
+        stages.append(replace(last, name=place.array, dtype="int64"))
+        last = replace(stage, term=place, where=stage.bounds)
+    shapes = {array.name: array.shape for array in computation.arrays}
+    return bind_stages((*stages, last), computation.sizes, computation.dtypes, shapes)
+
+
+def _search(
+    computation: Computation, stage: Stage, search: Reduce, names: set[str]
+) -> tuple[list[Stage], Reduce]:
+    """Return the statements before a search, and what it is then."""
+    where, term = (*stage.bounds, *stage.conditions(search)), search.term
+    stages: list[Stage] = []
+    if not isinstance(term, Read):
+        axes = tuple(map(Affine.letter, (*stage.output, *search.over)))
+        value = Read(_new_name(f"{stage.name}_value", names), axes)
+        stages.append(
+            Stage(value.array, axes, term, named_kind(term.kind(computation.dtypes)), where)
+        )
+        term = value
+    name = _new_name(f"{stage.name}_{search.name[3:]}", names)
+    axes = tuple(map(Affine.letter, stage.output))
+    extreme = Reduce(SEARCHES[search.name], search.over, term)
+    kind = search.term.kind(computation.dtypes)
+    stages.append(Stage(name, axes, extreme, named_kind(kind), where))
+    test: Term = Apply("equal", (term, Read(name, axes)))
+    if np.dtype(named_kind(kind)).kind == "f":  # the first one that is no number comes before all
+        test = test | Apply("not_equal", (term, term))
+    place = Affine.number(0)
+    for letter in search.over:
+        place = computation.sizes[letter] * place + Affine.letter(letter)
+    none = Number(int(identity("minimum", "int64")))
+    return stages, Reduce("minimum", search.over, Choose(test, Position(place), none))
+
+
+def _new_name(wanted: str, names: set[str]) -> str:
+    """Return a name that no array has, and take it."""
+    while wanted in names:
+        wanted += "_"
+    names.add(wanted)
+    return wanted
 
 
 def split_periods(computation: Computation) -> Computation:
@@ -113,10 +192,7 @@ def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stag
         where = (*stage.bounds, *stage.conditions(one))
         used = {*one.term.letters, *(letter for x in where for letter in x.letters)}
         axes = tuple(Affine.letter(x) for x in stage.output if x in used)
-        name = f"{stage.name}_sum"
-        while name in names:
-            name += "_"
-        names.add(name)
+        name = _new_name(f"{stage.name}_sum", names)
         made.append(Stage(name, axes, one, named_kind(one.kind(computation.dtypes)), where))
         replaced[one] = Read(name, axes)
     return [*made, replace(stage, term=replace_terms(stage.term, replaced), where=stage.bounds)]
