@@ -12,6 +12,7 @@ from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.operations import OPERATIONS, SEARCHES, identity, named_kind
+from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
     Cast,
@@ -74,7 +75,10 @@ def evaluate(
             before = np.asarray(given[stage.name])
         start = np.zeros(info.shape) if before is None else before
         made = start.astype(_wide(info.dtype), copy=True)
-        _Evaluation(computation, stage, kept, values).write(made)
+        if stage.sequence is not None:
+            kept[stage.name] = made
+        for step in _list_steps(computation, stage):
+            _Evaluation(computation, stage, kept, values, step).write(made)
         kept[stage.name] = made
     found = tuple(kept[name] for name in names)
     return found[0] if len(found) == 1 else found
@@ -85,18 +89,33 @@ def _wide(dtype: str) -> np.dtype[Any]:
     return np.dtype("float64" if np.dtype(dtype).kind == "f" else dtype)
 
 
+def _list_steps(computation: Computation, stage: Stage) -> Iterable[Mapping[str, range]]:
+    """Return the values of letters that are computed one after another: others have them all."""
+    if stage.sequence is None:
+        return [{}]
+    steps = range(computation.sizes[stage.sequence])
+    return [{stage.sequence: range(at, at + 1)} for at in steps]
+
+
 class _Evaluation:
-    """One stage on arrays."""
+    """One stage on arrays, at some values of its letters."""
 
     def __init__(
-        self, computation: Computation, stage: Stage, arrays: Arrays, params: Mapping[str, Any]
+        self,
+        computation: Computation,
+        stage: Stage,
+        arrays: Arrays,
+        params: Mapping[str, Any],
+        step: Mapping[str, range],
     ) -> None:
         self.stage, self.arrays, self.params = stage, arrays, params
         self.dtypes = computation.dtypes
         letters = stage.letters
-        steps = np.ix_(*(np.arange(computation.sizes[letter]) for letter in letters))
+        ranges = [step.get(letter, range(computation.sizes[letter])) for letter in letters]
+        steps = np.ix_(*(np.array(one, np.int64) for one in ranges))
         self.grid: Grid = dict(zip(letters, steps, strict=True))
-        self.shape = tuple(computation.sizes[letter] for letter in letters)
+        self.shape = tuple(map(len, ranges))
+        self.box = tuple(slice(one.start, one.stop) for one in ranges[: len(stage.output)])
         self.region = self.points(stage.where, self.shape)
 
     def points(
@@ -131,8 +150,7 @@ class _Evaluation:
         }
         for condition in stage.bounds:
             kept = kept & condition.holds(outer)
-        box: tuple[Any, ...] = tuple(slice(extent) for extent in kept.shape)
-        computed = made[(*box, ...)]
+        computed = made[(*self.box, ...)]
         computed[kept] = values.reshape(kept.shape)[kept] if inner else values[kept]
 
     def _after(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -160,6 +178,8 @@ class _Evaluation:
                 return np.asarray(self.value(inner)).astype(dtype).astype(_wide(dtype))
             case Reduce():
                 return self.reduced(term)
+            case Scan():
+                return self.scanned(term)
         found, kind = combine(term, self.value), term.kind(self.dtypes)
         return found.astype(_wide(kind)) if isinstance(kind, str) else found
 
@@ -193,6 +213,17 @@ class _Evaluation:
             dtype=kind,
             initial=kind.type(first),
         )
+        return found
+
+    def scanned(self, term: Scan) -> npt.NDArray[Any]:
+        """Return a scan at all values of its letter."""
+        axis = self.stage.letters.index(term.letter)
+        along = [extent if at == axis else 1 for at, extent in enumerate(self.shape)]
+        values = np.asarray(self.value(term.term))
+        values = np.broadcast_to(values, np.broadcast_shapes(values.shape, along))
+        kind = np.dtype(_wide(named_kind(term.kind(self.dtypes))))
+        function = OPERATIONS[term.operation].function
+        found: npt.NDArray[Any] = function.accumulate(values.astype(kind), axis=axis)
         return found
 
     def searched(self, term: Reduce) -> npt.NDArray[Any]:

@@ -28,6 +28,7 @@ from tilesolve.contractions.statements.pieces import (
     write_pieces,
 )
 from tilesolve.contractions.statements.positions import fold_positions, list_letters
+from tilesolve.contractions.statements.scans import SCANS, Scan
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
     Apply,
@@ -188,7 +189,7 @@ class _Statement:
             raise self._refused(node, "this is no assignment such as C[i,j] = A[j,i]")
         if not isinstance(left, ast.Subscript | ast.Name):
             raise self._refused(left, "the left side is an element such as C[i,j]")
-        self.letters |= list_letters(node) - {*CALLS, *DTYPES, *_SUMS, "where"}
+        self.letters |= list_letters(node) - {*CALLS, *DTYPES, *_SUMS, *SCANS, "where"}
         if isinstance(left, ast.Name):
             self.scalars.add(left.id)
         target = Read(left.id, ()) if isinstance(left, ast.Name) else self._read(left)
@@ -332,13 +333,15 @@ class _Statement:
             raise self._refused(node, "functions of statements take no keywords")
         if name in _SUMS and (name not in CALLS or all(map(self._is_letter, node.args[1:]))):
             return self._sum(node, name, target)
+        if name in SCANS and len(node.args) == 2 and isinstance(node.args[1], ast.Name):
+            return Scan(name, node.args[1].id, self._term(node.args[0], target))
         given = tuple(self._term(one, target) for one in node.args)
         if name == "where" and len(given) == 3:
             return Choose(*given)
         if name in DTYPES and len(given) == 1:
             return Cast(name, given[0])
         if name not in CALLS:
-            known = ", ".join(sorted({*CALLS, *_SUMS, "where"}))
+            known = ", ".join(sorted({*CALLS, *_SUMS, *SCANS, "where"}))
             raise self._refused(
                 node, f"no function {name or ast.unparse(node.func)!r}; there are {known}"
             )

@@ -89,8 +89,10 @@ def write_pieces(
     for piece, term in pieces:
         one = replace(stage, term=term, where=(*stage.where, *piece))
         groups.setdefault(frozenset(one.bounds), []).append(one)
-    if stage.update is not None or not all(
-        _is_empty((*one, *other)) for one, other in combinations(groups, 2)
+    if (
+        stage.update is not None
+        or stage.sequence
+        or not all(_is_empty((*one, *other)) for one, other in combinations(groups, 2))
     ):
         raise SpecError(
             f"{stage} begins anew in each piece of a region that 'or', '!=' or '%' cuts; "

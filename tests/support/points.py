@@ -35,6 +35,8 @@ class Points:
             info = self.computation.array(stage.name)
             before = self.arrays.get(stage.name)
             made = np.zeros(info.shape, info.dtype) if before is None else before.copy()
+            if stage.sequence:
+                self.arrays[stage.name] = made
             if stage.update is not None:
                 made[...] = identity(stage.update, info.dtype)
                 for point in self.box(stage, stage.letters):

@@ -13,7 +13,14 @@ from tilesolve.nests.classify import NestClass, is_written_once, tile_class
 from tilesolve.nests.price import has_whole_lines, price_nest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
-from tilesolve.nests.shapes import plain_tree, single_tree, spatial_tree, tiled_tree, untiled_tree
+from tilesolve.nests.shapes import (
+    plain_tree,
+    sequential_tree,
+    single_tree,
+    spatial_tree,
+    tiled_tree,
+    untiled_tree,
+)
 from tilesolve.nests.solutions import LoopSolution
 from tilesolve.nests.spatial import block_tiles, spatial_tiles
 from tilesolve.nests.temporal import TemporalTiles, enumerate_tiles
@@ -51,6 +58,9 @@ def choose_loops(request: NestRequest) -> LoopSolution:
     def score(priced: tuple[Price, LoopCandidate]) -> float:
         return request.score(priced[0])
 
+    if request.statement.sequence is not None:
+        tree, why = sequential_tree(request), "elements follow from those before them"
+        return LoopSolution(request, why, price_loops(request, tree), tree)
     kind, thesis = tile_class(request.statement), request.mode == "thesis"
     reason, streamed = _untiled_reason(request, kind), _streams(request, kind)
     tiled = [] if reason else list(STRATEGIES[kind](request, streamed))

@@ -22,7 +22,7 @@ from tilesolve.nests.solutions import (
     NestSolution,
     SolvedNest,
 )
-from tilesolve.nests.split import split_periods, split_searches, split_sums
+from tilesolve.nests.split import split_periods, split_scans, split_searches, split_sums
 from tilesolve.system.first_use import tell_of_planning
 
 
@@ -58,11 +58,11 @@ def solve_nest(request: NestRequest) -> SolvedNest:
 
 def _list_parts(request: NestRequest, stage: Stage) -> Iterator[NestRequest]:
     """Yield the statements that one becomes before it is decided how they are run."""
-    found = split_searches(request.of(request.computation, stage).computation)
-    for one in found.stages:
-        parts = split_periods(request.of(found, one).computation)
-        for part in parts.stages:
-            yield request.of(parts, part)
+    alone = [request.of(request.computation, stage)]
+    for split in (split_scans, split_searches, split_periods):
+        parts = [(one, split(one.computation)) for one in alone]
+        alone = [one.of(found, part) for one, found in parts for part in found.stages]
+    yield from alone
 
 
 class NestStrategy(Protocol):
@@ -82,6 +82,10 @@ class NestStrategy(Protocol):
 def _solve(request: NestRequest) -> tuple[NestSolution, ...]:
     """Return what computes a statement: by the first route that has something for it."""
     wanted = "nest" if request.mode != "default" else request.route
+    if letter := request.statement.sequence:
+        if wanted not in (None, "nest"):
+            raise PlanError(f"{request.statement} runs in the order of {letter}, by a nest alone")
+        wanted = "nest"
     for route, solutions in STRATEGIES.items():
         if wanted in (None, route) and (found := tuple(solutions(request))):
             return found

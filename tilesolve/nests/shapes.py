@@ -154,6 +154,26 @@ def single_tree(request: NestRequest) -> LoopTree:
     return make_tree(request, loops, len(loops))
 
 
+def sequential_tree(request: NestRequest) -> LoopTree:
+    """Return the loops of a statement that reads elements that it computed before.
+
+    The letter along which it does runs in order: threads and vectors divide others.
+    """
+    stage, extents, threads = request.statement, request.computation.sizes, request.threads
+    order = stage.sequence or ""
+    others = [x for x in stage.output if x != order]
+    column = others.pop() if others and stage.output[-1] != order else None
+    loops = [over(x) for x in (*others, order)]
+    if others and threads > 1:
+        loops[0] = over(others[0], 1, "threads")
+    if column is None:
+        return make_tree(request, loops)
+    share = -(-extents[column] // threads)
+    if not others and 1 < share < extents[column]:
+        loops.insert(0, over(column, -(-share // request.line) * request.line, "threads"))
+    return make_tree(request, [*loops, over(column, 1, "vector")])
+
+
 def spatial_tree(request: NestRequest, found: SpatialTiles, *, streamed: bool = False) -> LoopTree:
     """Return the loops of spatial tiles: threads divide what the crossed array has side by side.
 

@@ -11,6 +11,7 @@ from tilesolve.contractions.statements.affine import Affine, Box, Condition, gre
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.operations import SEARCHES, identity, named_kind
 from tilesolve.contractions.statements.pieces import Piece, find_period, write_pieces
+from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
     Apply,
@@ -22,6 +23,44 @@ from tilesolve.contractions.statements.terms import (
     Term,
 )
 from tilesolve.contractions.statements.values import replace_terms
+
+
+def split_scans(computation: Computation) -> Computation:
+    """Return a statement with cumulative sums and the like as those that compute them before.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> found = bind_stages(parse_stages("o[i,k] = cumsum(A[i,k], k)"), 9, "int8")
+    >>> for stage in split_scans(found).stages:
+    ...     print(stage)
+    o[i,k] = A[i,k], where 0 >= k
+    o[i,k] = o[i,k-1] + A[i,k], where k > 0
+    """
+    (stage,), names = computation.stages, set(computation.dtypes)
+    stages: list[Stage] = []
+    replaced: dict[Term, Term] = {}
+    for one in dict.fromkeys(stage.term.all):
+        if not isinstance(one, Scan) or any(isinstance(x, Scan) for x in one.term.all):
+            continue
+        kind, name, axes = named_kind(one.kind(computation.dtypes)), stage.name, stage.axes
+        if one != stage.term or kind != computation.dtypes[stage.name]:
+            name = _new_name(f"{stage.name}_{one.name}", names)
+            axes = tuple(Affine.letter(x) for x in stage.output if x in one.letters)
+        letter = Affine.letter(one.letter)
+        before = Read(
+            name, tuple(x - 1 if x == letter else x for x in axes if isinstance(x, Affine))
+        )
+        term = Apply(one.operation, (before, one.term))
+        stages.append(Stage(name, axes, one.term, kind, (Condition(-letter),)))
+        stages.append(Stage(name, axes, term, kind, (Condition(letter - 1),)))
+        replaced[one] = Read(name, axes)
+    if not stages:
+        return computation
+    if stages[-1].name != stage.name:
+        stages.append(replace(stage, term=replace_terms(stage.term, replaced)))
+    shapes = {array.name: array.shape for array in computation.arrays}
+    return bind_stages(stages, computation.sizes, computation.dtypes, shapes)
 
 
 def split_searches(computation: Computation) -> Computation:
@@ -110,7 +149,8 @@ def split_periods(computation: Computation) -> Computation:
     whole = computation if stage.reduction is not None else split_sums(computation)
     stages: list[Stage] = []
     for one in whole.stages:
-        pieces = _list_pieces(one, whole.box(one)) if one.update is None else []
+        alone = one.update is None and one.sequence is None
+        pieces = _list_pieces(one, whole.box(one)) if alone else []
         kind = whole.dtypes[one.name]
         stages += write_pieces(replace(one, dtype=kind), pieces, names) if pieces else [one]
     if len(stages) == len(whole.stages):
