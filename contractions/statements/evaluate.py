@@ -61,13 +61,8 @@ def evaluate(
         else {}
     )
     names = computation.outputs
-    given = (
-        {}
-        if out is None
-        else {names[0]: out}
-        if len(names) == 1
-        else dict(zip(names, out, strict=True))
-    )
+    several: Any = (out,) if len(names) == 1 else out
+    given = {} if out is None else dict(zip(names, several, strict=True))
     for stage in computation.stages:
         info = computation.array(stage.name)
         before = kept.get(stage.name)
@@ -150,7 +145,8 @@ class _Evaluation:
         }
         for condition in stage.bounds:
             kept = kept & condition.holds(outer)
-        computed = made[(*self.box, ...)]
+        box: tuple[Any, ...] = self.box
+        computed = made[(*box, ...)]
         computed[kept] = values.reshape(kept.shape)[kept] if inner else values[kept]
 
     def _after(self, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import combinations
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine, Box, Condition
+from tilesolve.contractions.statements.operations import SEARCHES
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Param, Position, Read, Term
 
@@ -112,21 +114,22 @@ def _goes_on(stage: Stage, name: str) -> Stage:
 def _combine(group: Sequence[Stage], names: set[str]) -> list[Stage]:
     """Return statements that sum up pieces, and put them together."""
     stage = group[0]
-    if stage.reduction is None:
+    if stage.reduction is None or stage.reduction.name in SEARCHES:
         raise SpecError(
-            f"{stage} has a sum inside a term, in a region that 'or' or '!=' cuts; "
+            f"{stage} is no sum as a whole, in a region that 'or' or '!=' cuts; "
             "make the sum a statement of its own"
         )
-    found, total = [], None
+    found: list[Stage] = []
+    parts: list[Term] = []
     for one in group:
         name = f"{stage.name}_{len(found) + 1}"
         while name in names:
             name += "_"
         names.add(name)
         found.append(replace(one, name=name))
-        part = Read(name, stage.axes)
-        total = part if total is None else Apply(stage.reduction.name, (total, part))
-    assert total is not None
+        parts.append(Read(name, stage.axes))
+    operation = stage.reduction.name
+    total = reduce(lambda one, other: Apply(operation, (one, other)), parts)
     return [*found, replace(stage, term=total, where=stage.bounds, augmented=False)]
 
 

@@ -196,9 +196,8 @@ def _reduce(x: Real) -> tuple[ir.Value, Doubled]:
 
     def reduce_far() -> list[ir.Value]:
         found, others = _reduce_far(single)
-        pairs = ((found, quarters), (others.high.value, rest.high.value))
-        pairs = (*pairs, (others.low.value, rest.low.value))
-        return [builder.select(far, *pair) for pair in pairs]
+        large = (found, others.high.value, others.low.value)
+        return [builder.select(far, *pair) for pair in zip(large, usual, strict=True)]
 
     usual = [quarters, rest.high.value, rest.low.value]
     quarters, high, low = _where_some(builder, some, usual, reduce_far)

@@ -82,7 +82,7 @@ def test_summands_outside_of_a_region_are_left_out(where, run, rows, columns):
 def test_what_would_begin_anew_is_refused():
     with pytest.raises(SpecError, match="begins anew in each piece"):
         tilesolve.nest("h[v[i]] += 1", {"i": 9, "h": (5,)}, "int64", where="i != 3")
-    with pytest.raises(SpecError, match="make the sum a statement of its own"):
+    with pytest.raises(SpecError, match="is no sum as a whole"):
         tilesolve.nest("o[i] = 2 * sum(A[i,k], k)", 9, where="k != 3")
 
 

@@ -97,7 +97,7 @@ def _with_sizes(
     """
     params = {name for stage in stages for name in stage.params}
     given = sizes if isinstance(sizes, Mapping) else {}
-    known = {name: given[name] for name in params if name in given}
+    known: dict[str, Any] = {name: given[name] for name in params if name in given}
     for read in (read for stage in stages for read in (stage.target, *stage.reads)):
         for axis, subscript in enumerate(read.subscripts):
             _, period = find_period(subscript) or (None, None)

@@ -104,7 +104,7 @@ class NestRunner:
 
     def compute(
         self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Out | None
-    ) -> Array | tuple[Array, ...]:
+    ) -> Out:
         """Compute a call, given what users give; see `NestPlan.__call__`."""
         if self._known:
             done = self._repeat(arrays, named, out)

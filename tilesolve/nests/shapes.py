@@ -272,14 +272,14 @@ def _blocks(letter: str, tile: int, most: int) -> list[Loop]:
 def _summed_vector(stage: Stage, sums: Sequence[str]) -> str | None:
     """Return the letter of a sum along which vectors lie better than along the column letter.
 
-    It is one that is side by side in a read that is crossed, where no read has the column letter
-    so.
+    It is one that is side by side in a read that is crossed, where no read that the sum walks has
+    the column letter so.
     """
     column = stage.output[-1]
     found = None
     for read in stage.term.reads:
         last = read.subscripts[-1] if read.subscripts else None
-        if not isinstance(last, Affine):
+        if not isinstance(last, Affine) or not set(read.letters) & set(sums):
             continue
         if column in last.letters:
             return None
