@@ -125,8 +125,8 @@ class Rounded(Real):
     >>> kind = ir.DoubleType()
     >>> function = ir.Function(ir.Module(), ir.FunctionType(kind, (kind,)), "example")
     >>> x = Rounded(ir.IRBuilder(function.append_basic_block()), function.args[0])
-    >>> (x + 1).value.flags
-    ()
+    >>> list((x + 1).value.flags)
+    []
     """
 
     flags: ClassVar[tuple[str, ...]] = ()
