@@ -47,8 +47,9 @@ def find_extents(
         given = dict.fromkeys(letters, sizes)
     for letter, extent in given.items():
         _check_extent(extent, letter, text)
-    search = _Search(stages, letters, dict(shapes), {x: int(n) for x, n in given.items()})
-    found = search.find()
+    found = {x: int(n) for x, n in given.items()}
+    if any(letter not in found for letter in letters):
+        found = _Search(stages, letters, dict(shapes), found).find()
     for letter in letters:
         if letter not in found:
             known = ", ".join((*given, *shapes)) or "nothing"

@@ -23,6 +23,8 @@ def expand_powers(term: Term, dtypes: Dtypes) -> Term:
     >>> print(expand_powers(x**3 + x**0.5 + x**n, {"x": "float32", "n": "float32"}))
     x * x * x + sqrt(x) + x ** n
     """
+    if not any(isinstance(one, Apply) and one.name == "power" for one in term.all):
+        return term
     parts = [expand_powers(part, dtypes) for part in term.parts]
     term = term.rebuilt(parts) if parts else term
     if not isinstance(term, Apply) or term.name != "power":

@@ -60,8 +60,12 @@ def _list_parts(request: NestRequest, stage: Stage) -> Iterator[NestRequest]:
     """Yield the statements that one becomes before it is decided how they are run."""
     alone = [request.of(request.computation, stage)]
     for split in (split_scans, split_searches, split_periods):
-        parts = [(one, split(one.computation)) for one in alone]
-        alone = [one.of(found, part) for one, found in parts for part in found.stages]
+        parts: list[NestRequest] = []
+        for one in alone:
+            found = split(one.computation)
+            whole = found is one.computation
+            parts += [one] if whole else [one.of(found, part) for part in found.stages]
+        alone = parts
     yield from alone
 
 

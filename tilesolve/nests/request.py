@@ -110,7 +110,8 @@ class NestRequest:
 
         Small powers are products there.
         """
-        stage = replace(stage, term=expand_powers(stage.term, computation.dtypes))
+        term = expand_powers(stage.term, computation.dtypes)
+        stage = stage if term is stage.term else replace(stage, term=term)
         arrays = {stage.name, *(read.array for read in stage.reads)}
         names = arrays | set(stage.params)
         alone = bind_stages(

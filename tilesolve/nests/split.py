@@ -146,6 +146,8 @@ def split_periods(computation: Computation) -> Computation:
     o[i] = x[i-1], where i > 0
     """
     (stage,), names = computation.stages, set(computation.dtypes)
+    if not any(find_period(x) for read in stage.term.reads for x in read.parts):
+        return computation
     whole = computation if stage.reduction is not None else split_sums(computation)
     stages: list[Stage] = []
     for one in whole.stages:
