@@ -260,7 +260,12 @@ NUMBERS = {
         "contractions.epilogue": "_COUNTS",
         "contractions.epilogue_terms": "_RELU _TERMS",
         "contractions.statements.activations": "_CUBE ACTIVATIONS",
+        "contractions.statements.powers": "_MOST_FACTORS",
+        "kernels.ir.angles": "*",
+        "kernels.ir.doubled": "_LOW_BITS",
         "kernels.ir.exponentials": "_SINGLE _DOUBLE",
+        "kernels.ir.logarithms": "_EXPONENT_BITS",
+        "kernels.ir.powers": "_FAR _TERMS",
         "kernels.ir.smooth_functions": "*",
     },
     "numpy's operations: their arguments, how closely they bind, and what reductions begin with": {

@@ -176,7 +176,7 @@ class Condition:
 def least_value(position: Affine, box: Box, conditions: Iterable[Condition] = ()) -> int:
     """Return a bound from below of a position in the part of a box where conditions hold.
 
-    It is the least value itself where no condition, or one of them with a small factor, decides.
+    It is the least value itself where no condition, or one of them, decides.
 
     Examples
     --------
@@ -188,9 +188,9 @@ def least_value(position: Affine, box: Box, conditions: Iterable[Condition] = ()
     found = position.interval(box)[0]
     whole = Affine(position.terms, position.offset)
     for condition in conditions:
-        for factor in {abs(c) for c, x in whole.terms if x in condition.letters}:
-            rest = whole - factor * condition.position
-            found = max(found, rest.interval(box)[0] // position.divisor)
+        for factor, scale in _common_factors(whole, condition):
+            rest = scale * whole - factor * condition.position
+            found = max(found, -(-rest.interval(box)[0] // scale) // position.divisor)
     return found
 
 
@@ -207,7 +207,13 @@ def greatest_value(position: Affine, box: Box, conditions: Iterable[Condition] =
     found = position.interval(box)[1]
     whole = Affine(position.terms, position.offset)
     for condition in conditions:
-        for factor in {abs(c) for c, x in whole.terms if x in condition.letters}:
-            rest = whole + factor * condition.position
-            found = min(found, rest.interval(box)[1] // position.divisor)
+        for factor, scale in _common_factors(whole, condition):
+            rest = scale * whole + factor * condition.position
+            found = min(found, rest.interval(box)[1] // scale // position.divisor)
     return found
+
+
+def _common_factors(position: Affine, condition: Condition) -> set[tuple[int, int]]:
+    """Return the sizes of the factors of each letter that both have."""
+    other = condition.position
+    return {(abs(c), abs(other.factor(x))) for c, x in position.terms if x in condition.letters}

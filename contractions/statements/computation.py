@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
@@ -11,12 +11,18 @@ import numpy as np
 
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.affine import Affine, Box, greatest_value, least_value
-from tilesolve.contractions.statements.operations import DTYPES, named_kind, result_dtype
+from tilesolve.contractions.statements.extents import Shape, find_extents, list_uses
+from tilesolve.contractions.statements.operations import (
+    DTYPES,
+    REDUCTIONS,
+    named_kind,
+    result_dtype,
+)
+from tilesolve.contractions.statements.pieces import find_period, greatest_remainder
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Read, Term
 
-Shape = tuple[int, ...]
 _MAX_BYTES = 2**63 - 1
 
 
@@ -41,7 +47,7 @@ class Computation:
     Parameters
     ----------
     stages
-        In the order in which they run. Each but the last computes an array that a later one reads.
+        In the order in which they run. Several may compute an array, one part after another.
     extents
         Pairs of a letter and how many values it takes, from 0 on.
     arrays
@@ -49,6 +55,8 @@ class Computation:
         that are computed.
     params
         The dtype of each parameter.
+    outputs
+        The arrays that a call returns, in order.
 
     Examples
     --------
@@ -63,6 +71,7 @@ class Computation:
     extents: tuple[tuple[str, int], ...]
     arrays: tuple[ArrayInfo, ...]
     params: tuple[tuple[str, str], ...] = ()
+    outputs: tuple[str, ...] = ()
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -99,7 +108,8 @@ class Computation:
 
     def part(self, sizes: Mapping[str, int]) -> Computation:
         """Return the computation at other extents, with arrays as large as these need."""
-        return bind_stages(self.stages, {**self.sizes, **sizes}, self.dtypes)
+        extents = {**self.sizes, **sizes}
+        return bind_stages(self.stages, extents, self.dtypes, outputs=self.outputs)
 
     def __str__(self) -> str:
         sizes = " ".join(f"{letter}={extent}" for letter, extent in self.extents)
@@ -111,6 +121,7 @@ def bind_stages(
     sizes: Mapping[str, int] | int,
     dtype: str | Mapping[str, str] = "float64",
     shapes: Mapping[str, Shape] | None = None,
+    outputs: Sequence[str] = (),
 ) -> Computation:
     """Give stages their extents.
 
@@ -125,6 +136,8 @@ def bind_stages(
         Of all arrays that are given and of all parameters; or of each by its name.
     shapes
         Of some arrays. The others end at the last positions that are read or written.
+    outputs
+        The arrays that a call returns; if none are given, those that no later statement reads.
 
     Raises
     ------
@@ -133,7 +146,7 @@ def bind_stages(
     DtypeError
         If an operation is not made for the dtypes.
     SpecError
-        If a stage is not used, or an array has another number of axes elsewhere.
+        If a stage is not used, or an array has another number of axes elsewhere, or several sums.
     """
     stages = tuple(stages)
     if not stages:
@@ -141,7 +154,8 @@ def bind_stages(
     given = dict(shapes or {})
     orders = _check_orders(stages, given)
     _check_uses(stages)
-    found = _extents(stages, sizes, given)
+    returned = _find_outputs(stages, outputs)
+    found = find_extents(stages, sizes, given)
     dtypes, params = _dtypes(stages, dtype)
     inputs = _find_inputs(stages)
     names = dict.fromkeys((*inputs, *(stage.name for stage in stages)))
@@ -152,7 +166,7 @@ def bind_stages(
     for array in arrays:
         if array.bytes > _MAX_BYTES:
             raise SizeError(f"{array.name} of shape {array.shape} has more than 2**63-1 bytes")
-    return Computation(stages, tuple(found.items()), arrays, params)
+    return Computation(stages, tuple(found.items()), arrays, params, returned)
 
 
 def _find_inputs(stages: Sequence[Stage]) -> tuple[str, ...]:
@@ -190,83 +204,36 @@ def _check_orders(stages: Sequence[Stage], shapes: Mapping[str, Shape]) -> dict[
 
 
 def _check_uses(stages: Sequence[Stage]) -> None:
-    """Raise `SpecError` if an array is computed twice, or for nothing."""
+    """Raise `SpecError` if an array is summed up twice, or read before it is computed."""
+    made: set[str] = set()
     for at, stage in enumerate(stages):
-        later = stages[at + 1 :]
-        if any(other.name == stage.name for other in later):
-            raise SpecError(f"{stage.name} is computed twice; give each array a name of its own")
-        if later and not any(read.array == stage.name for one in later for read in one.reads):
-            raise SpecError(f"{stage} is computed, but no later statement reads {stage.name}")
-        for other in stages[:at]:
-            if any(read.array == stage.name for read in other.reads):
-                raise SpecError(f"{other} reads {stage.name}, which {stage} computes later")
-
-
-def _uses(stages: Sequence[Stage], name: str) -> Iterable[tuple[Stage, Read]]:
-    """Yield the elements of an array that are written and read, with their stages."""
-    for stage in stages:
-        for read in dict.fromkeys((stage.target, *stage.reads)):
-            if read.array == name:
-                yield stage, read
-
-
-def _extents(
-    stages: Sequence[Stage], sizes: Mapping[str, int] | int, shapes: Mapping[str, Shape]
-) -> dict[str, int]:
-    """Return the extent of each letter: as given, or as shapes have it."""
-    letters = tuple(dict.fromkeys(letter for stage in stages for letter in stage.letters))
-    text = "; ".join(map(str, stages))
-    if isinstance(sizes, Mapping):
-        for letter in sizes:
-            if letter not in letters:
-                raise SizeError(f"a size is given for {letter!r}, which {text!r} does not have")
-        given = dict(sizes)
-    else:
-        given = dict.fromkeys(letters, sizes)
-    found = {}
-    for letter in letters:
-        extent = given.get(letter)
-        if extent is None:
-            extent = _infer(stages, letter, shapes)
-        if extent is None:
-            known = ", ".join(given) or "nothing"
-            raise SizeError(f"no size for {letter!r} of {text!r}; sizes are given for {known}")
-        if isinstance(extent, bool | np.bool_) or not isinstance(extent, int | np.integer):
-            raise SizeError(
-                f"the size of {letter!r} of {text!r} must be an integer, got {extent!r}"
+        if stage.name not in made:
+            for other in stages[:at]:
+                if any(read.array == stage.name for read in other.reads):
+                    raise SpecError(f"{other} reads {stage.name}, which {stage} computes later")
+        elif stage.augmented or stage.update is not None:
+            raise SpecError(
+                f"{stage.name} is computed twice, and {stage} would begin anew; "
+                f"write {stage.target} = {stage.target} + sum(…)"
             )
-        if not 0 <= extent < 2**62:
-            raise SizeError(
-                f"the size of {letter!r} of {text!r} must not be negative, got {extent}"
-            )
-        found[letter] = int(extent)
-    return found
+        made.add(stage.name)
 
 
-def _infer(stages: Sequence[Stage], letter: str, shapes: Mapping[str, Shape]) -> int | None:
-    """Return the extent that shapes give a letter that stands by itself in subscripts."""
-    exact: dict[int, str] = {}
-    most: list[int] = []
-    for name, shape in shapes.items():
-        for axis, extent in enumerate(shape):
-            found = {read.subscripts[axis] for _, read in _uses(stages, name)}
-            alone = [x for x in found if isinstance(x, Affine) and x.letters == (letter,)]
-            if len(alone) != len(found) or any(
-                x.factor(letter) < 0 or x.divisor > 1 for x in alone
-            ):
-                continue
-            if all(one.plain for one in alone):
-                exact.setdefault(extent, f"axis {axis} of {name}")
-            else:
-                most += [(extent - 1 - x.offset) // x.factor(letter) + 1 for x in alone]
-    if len(exact) > 1:
-        (first, where), (second, there) = list(exact.items())[:2]
-        text = "; ".join(map(str, stages))
-        raise SizeError(
-            f"the extents of {letter!r} in {text!r} disagree: {first} on {where}, "
-            f"{second} on {there}"
-        )
-    return next(iter(exact), max(min(most), 0) if most else None)
+def _find_outputs(stages: Sequence[Stage], wanted: Sequence[str]) -> tuple[str, ...]:
+    """Return the arrays that are returned; raise `SpecError` if another one is for nothing."""
+    unread = {}
+    for at, stage in enumerate(stages):
+        later = [one for one in stages[at + 1 :] if one.name != stage.name]
+        if not any(read.array == stage.name for one in later for read in one.reads):
+            unread[stage.name] = stage
+    made = {stage.name for stage in stages}
+    for name in wanted:
+        if name not in made:
+            raise SpecError(f"{name!r} is no output: the statements compute {', '.join(made)}")
+    for name, stage in unread.items():
+        if wanted and name not in wanted:
+            raise SpecError(f"{stage} is computed, but nothing reads {name}, and it is no output")
+    return tuple(dict.fromkeys(wanted or unread))
 
 
 def _shape(
@@ -283,12 +250,24 @@ def _shape(
     """
     found, whole = [0] * order, [0] * order
     computed = _computed(stages, name, extents)
-    for stage, element in _uses(stages, name):
+    for stage, element in list_uses(stages, name):
         if element == stage.target and stage.update is None:
-            found = [extents[letter] for letter in stage.output]
+            found = [max(n, extents[x]) for n, x in zip(found, stage.output, strict=True)]
         box = {letter: (0, extents[letter] - 1) for letter in stage.letters}
         nothing = any(high < low for low, high in box.values())
         for axis, subscript in enumerate(element.subscripts):
+            if (period := find_period(subscript)) is not None and isinstance(period[1], Number):
+                last = greatest_remainder(period[0], int(period[1].value), box)
+                found[axis] = max(found[axis], 0 if nothing else last + 1)
+                most = (
+                    shapes[name][axis] if name in shapes else computed[axis] if computed else None
+                )
+                if most is not None and found[axis] > most:
+                    raise SizeError(
+                        f"{stage} has {element} at position {last} of axis {axis}, but {name} has "
+                        f"extent {most} there"
+                    )
+                continue
             if not isinstance(subscript, Affine):
                 if name not in shapes:
                     raise SizeError(
@@ -326,7 +305,8 @@ def _computed(stages: Sequence[Stage], name: str, extents: Mapping[str, int]) ->
     made = [stage for stage in stages if stage.name == name]
     if not made or made[0].update is not None or name in _find_inputs(stages):
         return None
-    return tuple(extents[letter] for letter in made[0].output)
+    columns = zip(*(one.output for one in made), strict=True)
+    return tuple(max(extents[letter] for letter in column) for column in columns)
 
 
 def _sizes_of(subscript: Affine, extents: Mapping[str, int]) -> str:
@@ -376,7 +356,7 @@ def _stage_dtype(stage: Stage, dtypes: Mapping[str, str], wanted: str | None) ->
     for one in (*stage.target.parts, stage.term):
         _check_numbers(one, dtypes)
     reduction = stage.update or (stage.reduction.name if stage.reduction else None)
-    if reduction is not None:  # it runs in the array's dtype
+    if reduction in REDUCTIONS:  # it runs in the array's dtype
         result_dtype(reduction, [found, found])
     return found
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation
-from tilesolve.contractions.statements.operations import OPERATIONS, identity, named_kind
+from tilesolve.contractions.statements.operations import OPERATIONS, SEARCHES, identity, named_kind
+from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
     Cast,
@@ -31,14 +32,14 @@ def evaluate(
     computation: Computation,
     arrays: Mapping[str, npt.ArrayLike],
     params: Mapping[str, float] | None = None,
-    out: npt.ArrayLike | None = None,
-) -> npt.NDArray[Any]:
+    out: npt.ArrayLike | Sequence[npt.ArrayLike] | None = None,
+) -> Any:  # noqa: ANN401 - an array, or a tuple of them
     """Evaluate a computation on arrays, slowly, point by point of a whole grid.
 
     Floating-point numbers are float64 all the way; integers wrap as their dtypes do.
 
     `out` has the output's elements from before, where a region leaves them as they are; without
-    it these are zeros.
+    it these are zeros. Of several outputs it has one for each, and so has what is returned.
 
     Examples
     --------
@@ -59,16 +60,23 @@ def evaluate(
         if params
         else {}
     )
+    names = computation.outputs
+    several: Any = (out,) if len(names) == 1 else out
+    given = {} if out is None else dict(zip(names, several, strict=True))
     for stage in computation.stages:
         info = computation.array(stage.name)
         before = kept.get(stage.name)
-        if before is None and stage is computation.stages[-1] and out is not None:
-            before = np.asarray(out)
+        if before is None and stage.name in given:
+            before = np.asarray(given[stage.name])
         start = np.zeros(info.shape) if before is None else before
         made = start.astype(_wide(info.dtype), copy=True)
-        _Evaluation(computation, stage, kept, values).write(made)
+        if stage.sequence is not None:
+            kept[stage.name] = made
+        for step in _list_steps(computation, stage):
+            _Evaluation(computation, stage, kept, values, step).write(made)
         kept[stage.name] = made
-    return kept[computation.output.name]
+    found = tuple(kept[name] for name in names)
+    return found[0] if len(found) == 1 else found
 
 
 def _wide(dtype: str) -> np.dtype[Any]:
@@ -76,18 +84,33 @@ def _wide(dtype: str) -> np.dtype[Any]:
     return np.dtype("float64" if np.dtype(dtype).kind == "f" else dtype)
 
 
+def _list_steps(computation: Computation, stage: Stage) -> Iterable[Mapping[str, range]]:
+    """Return the values of letters that are computed one after another: others have them all."""
+    if stage.sequence is None:
+        return [{}]
+    steps = range(computation.sizes[stage.sequence])
+    return [{stage.sequence: range(at, at + 1)} for at in steps]
+
+
 class _Evaluation:
-    """One stage on arrays."""
+    """One stage on arrays, at some values of its letters."""
 
     def __init__(
-        self, computation: Computation, stage: Stage, arrays: Arrays, params: Mapping[str, Any]
+        self,
+        computation: Computation,
+        stage: Stage,
+        arrays: Arrays,
+        params: Mapping[str, Any],
+        step: Mapping[str, range],
     ) -> None:
         self.stage, self.arrays, self.params = stage, arrays, params
         self.dtypes = computation.dtypes
         letters = stage.letters
-        steps = np.ix_(*(np.arange(computation.sizes[letter]) for letter in letters))
+        ranges = [step.get(letter, range(computation.sizes[letter])) for letter in letters]
+        steps = np.ix_(*(np.array(one, np.int64) for one in ranges))
         self.grid: Grid = dict(zip(letters, steps, strict=True))
-        self.shape = tuple(computation.sizes[letter] for letter in letters)
+        self.shape = tuple(map(len, ranges))
+        self.box = tuple(slice(one.start, one.stop) for one in ranges[: len(stage.output)])
         self.region = self.points(stage.where, self.shape)
 
     def points(
@@ -122,7 +145,7 @@ class _Evaluation:
         }
         for condition in stage.bounds:
             kept = kept & condition.holds(outer)
-        box: tuple[Any, ...] = tuple(slice(extent) for extent in kept.shape)
+        box: tuple[Any, ...] = self.box
         computed = made[(*box, ...)]
         computed[kept] = values.reshape(kept.shape)[kept] if inner else values[kept]
 
@@ -151,6 +174,8 @@ class _Evaluation:
                 return np.asarray(self.value(inner)).astype(dtype).astype(_wide(dtype))
             case Reduce():
                 return self.reduced(term)
+            case Scan():
+                return self.scanned(term)
         found, kind = combine(term, self.value), term.kind(self.dtypes)
         return found.astype(_wide(kind)) if isinstance(kind, str) else found
 
@@ -169,14 +194,12 @@ class _Evaluation:
 
     def reduced(self, term: Reduce) -> npt.NDArray[Any]:
         """Return a reduction, one value along its letters; a whole one has the stage's dtype."""
+        if term.name in SEARCHES:
+            return self.searched(term)
         whole = term is self.stage.term
         name = self.dtypes[self.stage.name] if whole else named_kind(term.kind(self.dtypes))
         kind, first = np.dtype(_wide(name)), identity(term.name, name)
-        letters = {*self.stage.output, *term.over}
-        shape = tuple(
-            extent if x in letters else 1
-            for x, extent in zip(self.stage.letters, self.shape, strict=True)
-        )
+        shape = self.shape_of(term)
         taken = self.points(self.stage.conditions(term), shape)
         values = np.broadcast_to(self.value(term.term), shape).astype(kind)
         found: npt.NDArray[Any] = OPERATIONS[term.name].function.reduce(
@@ -187,6 +210,44 @@ class _Evaluation:
             initial=kind.type(first),
         )
         return found
+
+    def scanned(self, term: Scan) -> npt.NDArray[Any]:
+        """Return a scan at all values of its letter."""
+        axis = self.stage.letters.index(term.letter)
+        along = [extent if at == axis else 1 for at, extent in enumerate(self.shape)]
+        values = np.asarray(self.value(term.term))
+        values = np.broadcast_to(values, np.broadcast_shapes(values.shape, along))
+        kind = np.dtype(_wide(named_kind(term.kind(self.dtypes))))
+        function = OPERATIONS[term.operation].function
+        found: npt.NDArray[Any] = function.accumulate(values.astype(kind), axis=axis)
+        return found
+
+    def searched(self, term: Reduce) -> npt.NDArray[Any]:
+        """Return where the first extreme value stands, counted in the order of the letters."""
+        shape, letters = self.shape_of(term), self.stage.letters
+        axes = [letters.index(letter) for letter in term.over]
+        taken = np.moveaxis(self.points(self.stage.conditions(term), shape), axes, range(len(axes)))
+        values = np.moveaxis(np.broadcast_to(self.value(term.term), shape), axes, range(len(axes)))
+        rest = values.shape[len(axes) :]
+        values, taken = (
+            one.reshape(-1, *rest) for one in (values, np.broadcast_to(taken, values.shape))
+        )
+        first = identity(SEARCHES[term.name], values.dtype.name)
+        found = np.where(taken, values, first)
+        extreme = getattr(found, term.name[3:])(axis=0, initial=first)
+        here = taken & ((values == extreme) | (values != values))
+        places = np.where(here.any(axis=0), here.argmax(axis=0), identity("minimum", "int64"))
+        return places.reshape(
+            [1 if x in term.over else n for x, n in zip(letters, shape, strict=True)]
+        )
+
+    def shape_of(self, term: Reduce) -> tuple[int, ...]:
+        """Return the shape of the grid of a reduction: other sums' letters have one value."""
+        letters = {*self.stage.output, *term.over}
+        return tuple(
+            extent if x in letters else 1
+            for x, extent in zip(self.stage.letters, self.shape, strict=True)
+        )
 
 
 def _check_places(

@@ -52,6 +52,7 @@ _ALL = (
     Operation("true_divide", "/"),
     Operation("floor_divide", "//"),
     Operation("remainder", "%"),
+    Operation("power", "**"),
     Operation("bitwise_and", "&"),
     Operation("bitwise_or", "|"),
     Operation("bitwise_xor", "^"),
@@ -69,9 +70,9 @@ _ALL = (
     Operation("maximum", call="max"),
     Operation("absolute", call="abs"),
     Operation("sqrt", call="sqrt"),
-    Operation("exp", call="exp"),
-    Operation("log", call="log"),
-    Operation("tanh", call="tanh"),
+    *(Operation(name, call=name) for name in ("exp", "exp2", "log", "log2", "log10", "log1p")),
+    *(Operation(name, call=name) for name in ("sin", "cos", "tan", "tanh", "arctan2", "hypot")),
+    Operation("isnan", call="isnan"),
     *(Operation(name, call=name) for name in ACTIVATIONS),
     Operation("floor", call="floor"),
     Operation("ceil", call="ceil"),
@@ -99,6 +100,10 @@ REDUCTIONS = {
     "bitwise_xor": 0,
 }
 """Operations that may run over letters, and what they begin with; None is the dtype's end."""
+
+
+SEARCHES = {"argmin": "minimum", "argmax": "maximum"}
+"""Reductions to where the first extreme value stands, and the operation that finds that value."""
 
 
 def named_kind(kind: Kind) -> str:
@@ -173,9 +178,12 @@ def reduced_dtype(name: str, kind: Kind) -> str:
     --------
     >>> reduced_dtype("add", "bool"), reduced_dtype("multiply", "uint8"), reduced_dtype("add", "f4")
     ('int64', 'uint64', 'float32')
-    >>> reduced_dtype("maximum", "uint8")
-    'uint8'
+    >>> reduced_dtype("maximum", "uint8"), reduced_dtype("argmax", "uint8")
+    ('uint8', 'int64')
     """
+    if name in SEARCHES:
+        result_dtype(SEARCHES[name], [kind, kind])
+        return "int64"
     found = np.zeros(1, result_dtype(name, [kind, kind]))
     reduced: np.dtype[Any] = OPERATIONS[name].function.reduce(found).dtype
     return reduced.name
@@ -191,5 +199,5 @@ def _typed(kinds: Sequence[Any]) -> list[Any]:
 
 def check_reduction(name: str) -> None:
     """Raise `SpecError` unless an operation may run over letters."""
-    if name not in REDUCTIONS:
+    if name not in REDUCTIONS and name not in SEARCHES:
         raise SpecError(f"{name!r} does not run over letters; {', '.join(REDUCTIONS)} do")

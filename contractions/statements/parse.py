@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import pairwise
 
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import SpecError
@@ -14,8 +17,18 @@ from tilesolve.contractions.statements.operations import (
     CALLS,
     DTYPES,
     REDUCTIONS,
+    SEARCHES,
     UNARY,
 )
+from tilesolve.contractions.statements.pieces import (
+    Piece,
+    find_period,
+    intersect,
+    unite,
+    write_pieces,
+)
+from tilesolve.contractions.statements.positions import fold_positions, list_letters
+from tilesolve.contractions.statements.scans import SCANS, Scan
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
     Apply,
@@ -36,6 +49,7 @@ _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Div: "/",
     ast.FloorDiv: "//",
     ast.Mod: "%",
+    ast.Pow: "**",
     ast.BitAnd: "&",
     ast.BitOr: "|",
     ast.BitXor: "^",
@@ -50,7 +64,13 @@ _SYMBOLS: dict[type[ast.AST], str] = {
     ast.USub: "-",
     ast.Invert: "~",
 }
+_SIDES = re.compile(r"(\w)\[\s*\]")
+"""An element of an array without axes, as in ``d[]``."""
+
+_TESTS = {"any": "bitwise_or", "all": "bitwise_and"}
 _SUMS = {
+    **_TESTS,
+    **{name: name for name in SEARCHES},
     **{"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"},
     **{name: name for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
 }
@@ -80,32 +100,68 @@ def parse_stages(text: str, where: str | Sequence[str] = ()) -> tuple[Stage, ...
     out[y] += t[y,x]
     """
     check_kind(text, str, "a statement", "text such as 'C[i,j] += A[i,k] * B[k,j]'", SpecError)
-    found = []
+    found: list[Stage] = []
+    pieces = parse_region(where)
     lines = [line for part in text.splitlines() for line in part.split(";") if line.strip()]
     if not lines:
         raise SpecError("no statement is given; one is 'C[i,j] += A[i,k] * B[k,j]'")
-    for number, line in enumerate(lines):
-        last = number == len(lines) - 1
-        found.append(_Statement(line.strip()).stage(where if last else ()))
-    return tuple(found)
+    for line in lines:
+        known = {one.name for one in found if not one.axes}
+        found.append(_Statement(line.strip(), scalars=known).stage())
+    return put_in_region(found, pieces)
+
+
+def put_in_region(stages: Sequence[Stage], pieces: Sequence[Piece]) -> tuple[Stage, ...]:
+    """Return statements, the last one of them in a region.
+
+    Examples
+    --------
+    >>> for stage in parse_stages("o[i] += A[i,k]", "k != i"):
+    ...     print(stage)
+    o_1[i] += A[i,k], where i > k
+    o_2[i] += A[i,k], where k > i
+    o[i] = o_1[i] + o_2[i]
+    """
+    if not stages or pieces == ((),):
+        return tuple(stages)
+    *others, last = stages
+    names = {x.array for one in stages for x in (one.target, *one.reads)}
+    return (*others, *write_pieces(last, [(piece, last.term) for piece in pieces], names))
 
 
 def parse_conditions(text: str | Sequence[str | Condition]) -> tuple[Condition, ...]:
-    """Read conditions on letters.
+    """Read conditions on letters, all of which hold.
 
     Examples
     --------
     >>> [str(one) for one in parse_conditions("0 <= i - j < 3")]
     ['i >= j', 'j+2 >= i']
     """
+    pieces = parse_region(text)
+    if len(pieces) != 1:
+        raise SpecError(f"{text!r} is no intersection: it has {len(pieces)} pieces")
+    return pieces[0]
+
+
+def parse_region(text: str | Sequence[str | Condition]) -> tuple[Piece, ...]:
+    """Read a region: pieces without a common point, in each of which conditions hold.
+
+    Conditions are joined by ``and`` and ``or``; those of a list hold all.
+
+    Examples
+    --------
+    >>> [" and ".join(map(str, piece)) for piece in parse_region("i < 3 or j != 5")]
+    ['2 >= i', '4 >= j and i >= 3', 'j >= 6 and i >= 3']
+    """
     check_kind(text, (str, list, tuple), "where", "text such as 'j <= i'", SpecError)
     texts: list[str | Condition] = [text] if isinstance(text, str) else list(text)
     texts = [one for one in texts if not (isinstance(one, str) and one == "")]
-    found: list[Condition] = []
+    found: tuple[Piece, ...] = ((),)
     for one in texts:
         check_kind(one, (str, Condition), "where", "text such as 'j <= i'", SpecError)
-        found += _Statement(one.strip(), "where").conditions() if isinstance(one, str) else [one]
-    return tuple(found)
+        region = ((one,),) if isinstance(one, Condition) else _Statement(one, "where").region()
+        found = intersect(found, region)
+    return found
 
 
 @dataclass(slots=True)
@@ -113,14 +169,15 @@ class _Statement:
     """One statement or condition that is being read.
 
     `kind` is its name in messages. `letters` are the names that stand in subscripts: a name
-    elsewhere is one of them, or a parameter.
+    elsewhere is one of them, one of `scalars`, the arrays without axes, or a parameter.
     """
 
     text: str
     kind: str = "statement"
     letters: set[str] = field(default_factory=set)
+    scalars: set[str] = field(default_factory=set)
 
-    def stage(self, where: str | Sequence[str]) -> Stage:
+    def stage(self) -> Stage:
         node = self._parsed()
         if isinstance(node, ast.Assign):
             if len(node.targets) != 1:
@@ -130,42 +187,46 @@ class _Statement:
             left, operator = node.target, node.op
         else:
             raise self._refused(node, "this is no assignment such as C[i,j] = A[j,i]")
-        if not isinstance(left, ast.Subscript):
+        if not isinstance(left, ast.Subscript | ast.Name):
             raise self._refused(left, "the left side is an element such as C[i,j]")
-        self.letters |= _subscript_names(node)
-        target = self._read(left)
+        self.letters |= list_letters(node) - {*CALLS, *DTYPES, *_SUMS, *SCANS, "where"}
+        if isinstance(left, ast.Name):
+            self.scalars.add(left.id)
+        target = Read(left.id, ()) if isinstance(left, ast.Name) else self._read(left)
         term = self._term(node.value, target)
-        conditions = parse_conditions(where)
         if operator is None:
-            return Stage.of(target, term, where=conditions)
+            return Stage.of(target, term)
         name = self._reduction(node, operator)
         if any(not isinstance(one, Affine) or one.plain is None for one in target.subscripts):
-            return Stage.of(target, term, where=conditions, update=name)
+            return Stage.of(target, term, update=name)
         over = tuple(letter for letter in term.letters if letter not in target.letters)
         if not over:
             sign = f"{_SYMBOLS[type(operator)]}"
             raise self._refused(
                 node, f"{sign}= runs over no letter; write {target} = {target} {sign} …"
             )
-        return Stage.of(target, Reduce(name, over, term), where=conditions, augmented=True)
+        return Stage.of(target, Reduce(name, over, term), augmented=True)
 
-    def conditions(self) -> list[Condition]:
-        node = self._parsed("eval")
-        parts = node.values if isinstance(node, ast.BoolOp) else [node]
-        if isinstance(node, ast.BoolOp) and not isinstance(node.op, ast.And):
-            raise self._refused(node, "a region is an intersection: conditions are joined by 'and'")
-        found = []
-        for part in parts:
-            if not isinstance(part, ast.Compare):
-                raise self._refused(part, "a condition compares letters, as j <= i does")
-            sides = [self._position(one) for one in (part.left, *part.comparators)]
-            for at, operator in enumerate(part.ops):
-                found += self._compared(part, operator, sides[at], sides[at + 1])
+    def region(self) -> tuple[Piece, ...]:
+        self.text = self.text.strip()
+        return self._pieces(self._parsed("eval"))
+
+    def _pieces(self, node: ast.AST) -> tuple[Piece, ...]:
+        """Return the pieces of a region."""
+        if isinstance(node, ast.BoolOp):
+            parts = [self._pieces(one) for one in node.values]
+            return unite(parts) if isinstance(node.op, ast.Or) else reduce(intersect, parts)
+        if not isinstance(node, ast.Compare):
+            raise self._refused(node, "a condition compares letters, as j <= i does")
+        found: tuple[Piece, ...] = ((),)
+        sides = [self._position(one) for one in (node.left, *node.comparators)]
+        for operator, pair in zip(node.ops, pairwise(sides), strict=True):
+            found = intersect(found, self._compared(node, operator, *pair))
         return found
 
     def _compared(
         self, node: ast.AST, operator: ast.cmpop, left: Affine, right: Affine
-    ) -> list[Condition]:
+    ) -> list[Piece]:
         for one in (left, right):
             if one.divisor > 1:
                 raise self._refused(
@@ -174,21 +235,24 @@ class _Statement:
         letters = (*left.letters, *right.letters)
         match operator:
             case ast.LtE():
-                return _conditions([right - left], letters)
+                return [_conditions([right - left], letters)]
             case ast.Lt():
-                return _conditions([right - left - 1], letters)
+                return [_conditions([right - left - 1], letters)]
             case ast.GtE():
-                return _conditions([left - right], letters)
+                return [_conditions([left - right], letters)]
             case ast.Gt():
-                return _conditions([left - right - 1], letters)
+                return [_conditions([left - right - 1], letters)]
             case ast.Eq():
-                return _conditions([left - right, right - left], letters)
+                return [_conditions([left - right, right - left], letters)]
+            case ast.NotEq():
+                sides = (right - left - 1, left - right - 1)
+                return [_conditions([one], letters) for one in sides]
             case _:
-                raise self._refused(node, "a condition compares by <, <=, >, >= or ==")
+                raise self._refused(node, "a condition compares by <, <=, >, >=, == or !=")
 
     def _parsed(self, mode: str = "exec") -> ast.AST:
         try:
-            tree = ast.parse(self.text, mode=mode)
+            tree = ast.parse(_SIDES.sub(r"\1[()]", self.text), mode=mode)
         except SyntaxError as error:
             raise self._error((error.offset or 1) - 1, error.msg) from error
         except (ValueError, RecursionError, MemoryError) as error:
@@ -218,6 +282,8 @@ class _Statement:
             case ast.Constant(value=bool() | int() | float()):
                 assert isinstance(node.value, bool | int | float)
                 return Number(node.value)
+            case ast.Name(id=name) if name in self.scalars:
+                return Read(name, ())
             case ast.Name(id=name):
                 return Position(Affine.letter(name)) if name in self.letters else Param(name)
             case ast.Subscript():
@@ -232,8 +298,13 @@ class _Statement:
                     if isinstance(value, int | float) and not isinstance(value, bool):
                         return Number(-value)
                 return self._apply(node, operator, (operand,), target)
-            case ast.Compare(left=left, ops=[operator], comparators=[right]):
-                return self._apply(node, operator, (left, right), target)
+            case ast.Compare(left=left, ops=operators, comparators=others):
+                sides = pairwise((left, *others))
+                found = [
+                    self._apply(node, operator, pair, target)
+                    for operator, pair in zip(operators, sides, strict=True)
+                ]
+                return reduce(lambda one, other: one & other, found)
             case ast.IfExp(test=test, body=yes, orelse=no):
                 chosen, other, either = (self._term(one, target) for one in (yes, no, test))
                 return Choose(either, chosen, other, inline=True)
@@ -243,8 +314,6 @@ class _Statement:
                 raise self._refused(
                     node, "elements are compared with & and |, not with 'and' and 'or'"
                 )
-            case ast.Compare():
-                raise self._refused(node, "compare two terms at a time, and join them with &")
             case _:
                 raise self._refused(node, f"{ast.unparse(node)} is no part of a statement")
 
@@ -256,7 +325,7 @@ class _Statement:
         if operation is None:
             raise self._refused(node, f"{ast.unparse(node)}: there is no such operation")
         terms = tuple(self._term(part, target) for part in parts)
-        return _folded(operation.name, terms) or Apply(operation.name, terms)
+        return fold_positions(operation.name, terms) or Apply(operation.name, terms)
 
     def _call(self, node: ast.Call, target: Read) -> Term:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -264,13 +333,15 @@ class _Statement:
             raise self._refused(node, "functions of statements take no keywords")
         if name in _SUMS and (name not in CALLS or all(map(self._is_letter, node.args[1:]))):
             return self._sum(node, name, target)
+        if name in SCANS and len(node.args) == 2 and isinstance(node.args[1], ast.Name):
+            return Scan(name, node.args[1].id, self._term(node.args[0], target))
         given = tuple(self._term(one, target) for one in node.args)
         if name == "where" and len(given) == 3:
             return Choose(*given)
         if name in DTYPES and len(given) == 1:
             return Cast(name, given[0])
         if name not in CALLS:
-            known = ", ".join(sorted({*CALLS, *_SUMS, "where"}))
+            known = ", ".join(sorted({*CALLS, *_SUMS, *SCANS, "where"}))
             raise self._refused(
                 node, f"no function {name or ast.unparse(node.func)!r}; there are {known}"
             )
@@ -295,7 +366,7 @@ class _Statement:
         over = over or [letter for letter in term.letters if letter not in target.letters]
         if not over:
             raise self._refused(node, f"{name} runs over no letter: {target} has all of {term}")
-        return Reduce(_SUMS[name], tuple(over), term)
+        return Reduce(_SUMS[name], tuple(over), Cast("bool", term) if name in _TESTS else term)
 
     def _is_letter(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id in self.letters
@@ -315,9 +386,10 @@ class _Statement:
             return term.position
         if isinstance(term, Number) and type(term.value) is int:
             return Affine.number(term.value)
-        if not term.reads:
+        if not term.reads and find_period(term) is None:
             raise self._refused(
-                node, f"{term} is no position: those are sums of letters, divided at most"
+                node,
+                f"{term} is no position: those are sums of letters, divided at most, or % a size",
             )
         return term
 
@@ -329,7 +401,7 @@ class _Statement:
         return found
 
 
-def _conditions(positions: Sequence[Affine], letters: Sequence[str]) -> list[Condition]:
+def _conditions(positions: Sequence[Affine], letters: Sequence[str]) -> Piece:
     """Return that positions are not negative, as conditions on the letters that were written.
 
     Where these cancel out, ``l < l`` is like ``l < 0``.
@@ -340,52 +412,4 @@ def _conditions(positions: Sequence[Affine], letters: Sequence[str]) -> list[Con
             found.append(Condition(position))
         elif position.offset < 0:
             found.append(Condition(Affine.of([(-1, x) for x in dict.fromkeys(letters)], -1)))
-    return found
-
-
-def _subscript_names(node: ast.AST) -> set[str]:
-    """Return the names that stand in subscripts, but for those of arrays."""
-    found: set[str] = set()
-    for one in ast.walk(node):
-        if isinstance(one, ast.Subscript):
-            arrays = {
-                x.value.id
-                for x in ast.walk(one.slice)
-                if isinstance(x, ast.Subscript) and isinstance(x.value, ast.Name)
-            }
-            found |= {x.id for x in ast.walk(one.slice) if isinstance(x, ast.Name)} - arrays
-    return found - {*CALLS, *DTYPES, *_SUMS, "where"}
-
-
-def _folded(name: str, terms: Sequence[Term]) -> Position | None:
-    """Return an operation of letters and integers as one position, where it is one."""
-    if name not in ("add", "subtract", "multiply", "negative", "floor_divide"):
-        return None
-    values: list[Affine | int] = []
-    for term in terms:
-        if isinstance(term, Position):
-            values.append(term.position)
-        elif isinstance(term, Number) and type(term.value) is int:
-            values.append(term.value)
-        else:
-            return None
-    if all(isinstance(value, int) for value in values):
-        return None
-    try:
-        return Position(_fold(name, values))
-    except (SpecError, TypeError):
-        return None
-
-
-def _fold(name: str, values: Sequence[Affine | int]) -> Affine:
-    first, last = values[0], values[-1]
-    match name:
-        case "add":
-            return first + last  # type: ignore[return-value]
-        case "subtract":
-            return first - last  # type: ignore[return-value]
-        case "negative":
-            return -first  # type: ignore[return-value]
-        case "multiply":
-            return first * last  # type: ignore[operator, return-value]
-    return first // last  # type: ignore[operator, return-value]
+    return tuple(found)

@@ -18,7 +18,8 @@ def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
     Raises
     ------
     DtypeError
-        If a written number does not fit the dtype of the other argument.
+        If a written number does not fit the dtype of the other argument, or is a negative power of
+        an integer.
 
     Examples
     --------
@@ -33,6 +34,10 @@ def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
         given = [np.dtype("float64" if kind is float else "int64") for kind in given]
     operation = OPERATIONS[term.name]
     found = [one.name for one in operation.function.resolve_dtypes((*given, None))[:-1]]
+    if term.name == "power" and np.dtype(found[0]).kind in "iu":
+        exponent = term.arguments[1]
+        if isinstance(exponent, Number) and exponent.value < 0:
+            raise DtypeError(f"{term} is a negative power of an integer; write float64(…)")
     for at, one in enumerate(term.arguments):
         if isinstance(one, Number) and type(one.value) is int and not _fits(one.value, found[at]):
             if operation.compares and np.dtype(found[at]).kind in "iu":

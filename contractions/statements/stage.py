@@ -12,6 +12,7 @@ from tilesolve.contractions.argument_kinds import check_iterable, check_kind, ch
 from tilesolve.contractions.errors import DtypeError, SpecError
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.operations import DTYPES, REDUCTIONS
+from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.terms import Read, Reduce, Term, as_term
 
 
@@ -150,6 +151,19 @@ class Stage:
         return self.target in self.reads
 
     @property
+    def sequence(self) -> str | None:
+        """The letter along which it reads elements of its own array that it computed before.
+
+        Examples
+        --------
+        >>> from tilesolve.contractions.statements.parse import parse_stages
+        >>> parse_stages("s[i,k] = s[i,k-1] + A[i,k]", "k >= 1")[0].sequence
+        'k'
+        """
+        found = {_lag(self, read) for read in self.reads if read.array == self.name}
+        return next((letter for letter in found if letter), None)
+
+    @property
     def bounds(self) -> tuple[Condition, ...]:
         """The conditions that leave out elements, and not summands alone."""
         return tuple(one for one in self.where if set(one.letters) <= set(self.output))
@@ -225,15 +239,21 @@ class Stage:
 
     def _check_own_reads(self) -> None:
         """Raise `SpecError` if an iteration would read what another one writes."""
-        for read in self.reads:
-            if read.array != self.name:
-                continue
-            summed = [one for one in self.term.all if isinstance(one, Reduce)]
+        own = [read for read in self.reads if read.array == self.name]
+        for read in own:
+            summed = [one for one in self.term.all if isinstance(one, Reduce | Scan)]
             within = any(read in one.term.reads for one in summed)
-            if read != self.target or within or self.update is not None:
+            before = read == self.target or _lag(self, read) == self.sequence is not None
+            if not before or within or self.update is not None:
                 raise SpecError(
                     f"{self} reads {read} and writes {self.target}: iterations depend on one "
                     "another; give the old values another name"
+                )
+        for scan in (one for one in self.term.all if isinstance(one, Scan)):
+            if scan.letter not in self.output or own or self.where:
+                raise SpecError(
+                    f"{scan} runs along an axis of {self.name}, which the term does not read, and "
+                    "in no region; make it a statement of its own"
                 )
 
     def _is_augmented(self) -> bool:
@@ -259,6 +279,23 @@ _SIGNS = {
     "bitwise_or": "|=",
     "bitwise_xor": "^=",
 }
+
+
+def _lag(stage: Stage, read: Read) -> str | None:
+    """Return the letter along which an element lies before the one that is computed; None if not.
+
+    Along all other axes it lies where that does.
+    """
+    if len(read.subscripts) != len(stage.axes):
+        return None
+    apart = [(one, x) for one, x in zip(stage.axes, read.subscripts, strict=True) if one != x]
+    if len(apart) != 1 or not all(isinstance(one, Affine) for one in apart[0]):
+        return None
+    own, other = apart[0]
+    assert isinstance(own, Affine)
+    assert isinstance(other, Affine)
+    lag = own - other if other.divisor == 1 else own
+    return own.plain if not lag.letters and lag.offset > 0 else None
 
 
 def _places(term: Term, within: Reduce | None) -> Iterator[tuple[Read, Reduce | None]]:

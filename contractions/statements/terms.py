@@ -106,6 +106,12 @@ class Term(ABC):
     def __floordiv__(self, other: object) -> Term:
         return apply("floor_divide", self, other)
 
+    def __pow__(self, other: object) -> Term:
+        return apply("power", self, other)
+
+    def __rpow__(self, other: object) -> Term:
+        return apply("power", other, self)
+
     def __mod__(self, other: object) -> Term:
         return apply("remainder", self, other)
 
@@ -419,12 +425,15 @@ _LEVELS = {
     "/": 6,
     "//": 6,
     "%": 6,
+    "**": 8,
 }
 
 
 def _within(outer: Apply, inner: Term) -> str:
     """Return a part of an operation as text, in parentheses where Python would need them."""
     text = str(inner)
+    if isinstance(inner, Number) and text.startswith("-") and _level(outer) == _LEVELS["**"]:
+        return f"({text})"
     if not isinstance(inner, Apply) or not OPERATIONS[inner.name].symbol:
         return f"({text})" if isinstance(inner, Position) and not text.isidentifier() else text
     mine, other = _level(outer), _level(inner)
@@ -433,7 +442,7 @@ def _within(outer: Apply, inner: Term) -> str:
 
 
 def _level(term: Apply) -> int:
-    """Return how closely an operation binds its arguments: comparisons least, signs most."""
+    """Return how closely an operation binds its arguments: comparisons least, powers most."""
     operation: Operation = OPERATIONS[term.name]
     if UNARY.get(operation.symbol) is operation:
         return 7

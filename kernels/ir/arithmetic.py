@@ -240,6 +240,11 @@ def _absolute(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir
     return builder.select(negative, builder.sub(constant(x.type, 0), x), x)
 
 
+def _is_no_number(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
+    (x,) = args
+    return builder.fcmp_unordered("uno", x, x) if real(dtype) else constant(retype(x.type, BIT), 0)
+
+
 def _rounded(name: str) -> Emit:
     """Return what rounds floating-point numbers and leaves integers."""
 
@@ -270,8 +275,9 @@ EMITTERS: dict[str, Emit] = {
     "floor": _rounded("floor"),
     "ceil": _rounded("ceil"),
     "rint": _rounded("rint"),
+    "isnan": _is_no_number,
 }
-"""What emits each operation on arguments of one dtype, but for comparisons, exp and log."""
+"""What emits each operation on arguments of one dtype, but for comparisons and functions."""
 
 COMPARISONS = {
     "less": "<",

@@ -63,10 +63,20 @@ def format_of(kind: ir.Type) -> Format:
     return _DOUBLE if retype(kind, ir.DoubleType()) == kind else _SINGLE
 
 
-def emit_exp(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """Return e to the power of each lane."""
-    x, highest = Real(builder, value), format_of(value.type).highest
-    return times_exp(x.number(1), x.choose(x > highest, highest, x)).value
+def exp(x: Real) -> Real:
+    """Return e to the power of a number."""
+    highest = format_of(x.value.type).highest
+    return times_exp(x.number(1), x.choose(x > highest, highest, x))
+
+
+def exp2(x: Real) -> Real:
+    """Return two to the power of a number."""
+    form = format_of(x.value.type)
+    x = x.choose(x > form.highest / log(2), form.highest / log(2), x)
+    turned = x + form.rounder
+    rest = (x - (turned - form.rounder)) * log(2)
+    found = scale(1 + rest * growth(rest), turned)
+    return found.choose(x < form.lowest / log(2), 0, found)
 
 
 def times_exp(factor: Real, x: Real, small: Real | None = None) -> Real:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from llvmlite import ir
 
 from tilesolve.kernels.ir.vectors import call_alike, constant, retype
-
-_FUSED = ("contract",)
-"""What lets LLVM round a product and a sum together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +35,7 @@ class Real:
 
     builder: ir.IRBuilder
     value: ir.Value
+    flags: ClassVar[tuple[str, ...]] = ("contract",)
 
     @property
     def element(self) -> ir.Type:
@@ -66,20 +64,24 @@ class Real:
         """Return one of two numbers, in each lane."""
         return self.of(self.builder.select(test, self.number(yes).value, self.number(no).value))
 
+    def call(self, name: str, *others: Self) -> Self:
+        """Return what a function of LLVM gives, by its short name."""
+        return self.of(call_alike(self.builder, name, self.value, *(x.value for x in others)))
+
     def __abs__(self) -> Self:
-        return self.of(call_alike(self.builder, "fabs", self.value))
+        return self.call("fabs")
 
     def __neg__(self) -> Self:
         return self.of(self.builder.fneg(self.value))
 
     def __add__(self, other: Self | float) -> Self:
-        return self.of(self.builder.fadd(self.value, self.number(other).value, flags=_FUSED))
+        return self.of(self.builder.fadd(self.value, self.number(other).value, flags=self.flags))
 
     def __sub__(self, other: Self | float) -> Self:
-        return self.of(self.builder.fsub(self.value, self.number(other).value, flags=_FUSED))
+        return self.of(self.builder.fsub(self.value, self.number(other).value, flags=self.flags))
 
     def __mul__(self, other: Self | float) -> Self:
-        return self.of(self.builder.fmul(self.value, self.number(other).value, flags=_FUSED))
+        return self.of(self.builder.fmul(self.value, self.number(other).value, flags=self.flags))
 
     def __truediv__(self, other: Self | float) -> Self:
         return self.of(self.builder.fdiv(self.value, self.number(other).value))
@@ -110,3 +112,21 @@ class Real:
 
     def _compare(self, symbol: str, other: Self | float) -> ir.Value:
         return self.builder.fcmp_ordered(symbol, self.value, self.number(other).value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rounded(Real):
+    """A floating-point number each of whose sums and products is rounded by itself.
+
+    What a sum or a product loses then is a number, too, which formulas can add up.
+
+    Examples
+    --------
+    >>> kind = ir.DoubleType()
+    >>> function = ir.Function(ir.Module(), ir.FunctionType(kind, (kind,)), "example")
+    >>> x = Rounded(ir.IRBuilder(function.append_basic_block()), function.args[0])
+    >>> list((x + 1).value.flags)
+    []
+    """
+
+    flags: ClassVar[tuple[str, ...]] = ()

@@ -11,29 +11,45 @@ from llvmlite import ir
 from tilesolve.contractions.statements.operations import named_kind
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.terms import Apply, Cast, Choose, Dtypes, Number, Term
-from tilesolve.kernels.ir import arithmetic, smooth_functions, vectors
-from tilesolve.kernels.ir.arithmetic import COMPARISONS, EMITTERS, number_type
-from tilesolve.kernels.ir.exponentials import emit_exp
-from tilesolve.kernels.ir.logarithms import emit_log
+from tilesolve.kernels.ir import angles, arithmetic, logarithms, powers, smooth_functions, vectors
+from tilesolve.kernels.ir.arithmetic import COMPARISONS, EMITTERS, Emit, number_type
+from tilesolve.kernels.ir.exponentials import exp, exp2
 from tilesolve.kernels.ir.reals import Real
 from tilesolve.kernels.ir.vectors import constant
 
 
-def _smooth(function: Callable[[Real], Real]) -> Callable[[ir.IRBuilder, ir.Value], ir.Value]:
+def _smooth(function: Callable[..., Real]) -> Emit:
     """Return what emits a function that is written as a formula."""
-    return lambda builder, value: function(Real(builder, value)).value
+    return lambda builder, _, args: function(*(Real(builder, one) for one in args)).value
 
 
-_FUNCTIONS = {
-    "exp": emit_exp,
-    "log": emit_log,
+def _power(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
+    if not arithmetic.real(dtype):
+        return powers.integer_power(builder, *args)
+    return _smooth(powers.power)(builder, dtype, args)
+
+
+_EMITTERS: dict[str, Emit] = {
+    **EMITTERS,
+    "exp": _smooth(exp),
+    "exp2": _smooth(exp2),
+    "log": _smooth(logarithms.logarithm),
+    "log2": _smooth(logarithms.log2),
+    "log10": _smooth(logarithms.log10),
+    "log1p": _smooth(logarithms.log1p),
+    "power": _power,
+    "sin": _smooth(angles.sine),
+    "cos": _smooth(angles.cosine),
+    "tan": _smooth(angles.tangent),
+    "arctan2": _smooth(angles.arctan2),
+    "hypot": _smooth(angles.hypotenuse),
     "tanh": _smooth(smooth_functions.tanh),
     "sigmoid": _smooth(smooth_functions.sigmoid),
     "silu": _smooth(smooth_functions.silu),
     "gelu": _smooth(smooth_functions.gelu),
     "gelu_tanh": _smooth(smooth_functions.gelu_tanh),
 }
-"""What emits the functions of one real number that are no instructions."""
+"""What emits each operation on arguments of one dtype, but for comparisons."""
 
 
 class TermValues(ABC):
@@ -83,9 +99,7 @@ class TermValues(ABC):
         """Emit an operation of values of some dtypes."""
         if term.name in COMPARISONS:
             return arithmetic.compare(self.builder, COMPARISONS[term.name], dtypes, values)
-        if term.name in _FUNCTIONS:
-            return _FUNCTIONS[term.name](self.builder, *values)
-        return EMITTERS[term.name](self.builder, dtypes[0], values)
+        return _EMITTERS[term.name](self.builder, dtypes[0], values)
 
     def _emit(self, term: Term) -> ir.Value:
         match term:

@@ -246,8 +246,8 @@ def test_plans_are_values():
         check(other)
     assert "NestPlan" in repr(plan)
     assert plan.seconds > 0
-    older = plan.to_json().replace('"format": 6', '"format": 1', 1)
-    with pytest.raises(PlanError, match="not a plan of a nest of format 6 but 1"):
+    older = plan.to_json().replace('"format": 7', '"format": 1', 1)
+    with pytest.raises(PlanError, match="not a plan of a nest of format 7 but 1"):
         NestPlan.from_json(older)
     damaged = plan.to_json().replace("uint16", "uint32", 1)
     with pytest.raises(PlanError, match="checksum"):
@@ -258,7 +258,8 @@ def test_plans_are_values():
     ("arguments", "error", "message"),
     [
         (("C[i,j] += A[i,k * B[k,j]", 4), SpecError, "at column"),
-        (("C[i] = C[i-1] + A[i]", 4), SpecError, "depend on one another"),
+        (("C[i] = C[i+1] + A[i]", 4), SpecError, "depend on one another"),
+        (("C[i] = C[i-1] + A[i]", 4), SizeError, "at position -1 of axis 0"),
         (("C[i] = A[i-1]", 4), SizeError, r"A\[i-1\] at position -1 of axis 0, with i=4"),
         (("C[i] = A[i+1]", {"i": 4, "A": (4,)}), SizeError, "i=4, but A has extent 4"),
         (("C[i] = A[i] & 1.5", 4), DtypeError, r"bitwise_and .* C\[i\] = A\[i\] & 1.5"),

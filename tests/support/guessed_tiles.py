@@ -24,7 +24,7 @@ def guessed_tiles(seed: int) -> Iterator[None]:
     A problem has the same ones each time. As a decorator it counts for all plans of a test.
     """
 
-    def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxation:
+    def relax(setting: Setting, **_: object) -> Relaxation:
         luck, offered = Random(f"{seed} {setting.fused.problem}"), list_choices(setting)
         failed: SolverError | None = None
         for choice in luck.sample(offered, len(offered)):

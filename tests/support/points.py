@@ -35,6 +35,8 @@ class Points:
             info = self.computation.array(stage.name)
             before = self.arrays.get(stage.name)
             made = np.zeros(info.shape, info.dtype) if before is None else before.copy()
+            if stage.sequence:
+                self.arrays[stage.name] = made
             if stage.update is not None:
                 made[...] = identity(stage.update, info.dtype)
                 for point in self.box(stage, stage.letters):
@@ -46,7 +48,8 @@ class Points:
                     if all(one.holds(point) for one in outer):
                         made[self.place(stage.axes, point)] = self.value(stage.term, point, stage)
             self.arrays[stage.name] = made
-        return self.arrays[self.computation.output.name]
+        found = tuple(self.arrays[name] for name in self.computation.outputs)
+        return found[0] if len(found) == 1 else found
 
     def add(self, made: Any, name: str, place: Any, stage: Any, point: Any) -> None:
         """Put the term of a stage into an element."""

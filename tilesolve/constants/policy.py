@@ -230,6 +230,18 @@ NEST_BLOCKS = 512
 NEST_BLOCK_KINDS = 16
 """Different blocks from which on a region is left to loops: each is planned and compiled."""
 
+NEST_OPERATIONS = {
+    **{"true_divide": 20, "sqrt": 40, "hypot": 50},
+    **{"exp": 60, "exp2": 60, "tanh": 80, "sigmoid": 80, "silu": 80, "gelu_tanh": 120, "gelu": 230},
+    **{"log": 100, "log2": 110, "log10": 120, "log1p": 130},
+    **{"sin": 130, "cos": 130, "tan": 150, "arctan2": 120, "power": 650},
+}
+"""As how many additions each of these takes, about: measured with float64 in the first cache."""
+
+NEST_PERIOD_PIECES = 27
+"""Pieces of a statement with periodic positions, at most: a stencil in three dimensions has as many
+with a neighbour on each side."""
+
 NEST_TASKS_PER_THREAD = 2
 """Blocks of a region with elements of their own, for each thread, from which on each block is left
 to one of them."""

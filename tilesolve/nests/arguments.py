@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy.typing as npt
 
-from tilesolve.contractions.argument_kinds import check_kind
+from tilesolve.contractions.argument_kinds import check_kind, check_kinds
 from tilesolve.contractions.convolution_arguments import read_shape
 from tilesolve.contractions.dtype_names import find_dtype
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.problem import read_extents
 from tilesolve.contractions.statements.affine import Condition
-from tilesolve.contractions.statements.computation import Computation, Shape, bind_stages
+from tilesolve.contractions.statements.computation import Computation, bind_stages
+from tilesolve.contractions.statements.extents import Shape
 from tilesolve.contractions.statements.operations import DTYPES
-from tilesolve.contractions.statements.parse import parse_conditions, parse_stages
+from tilesolve.contractions.statements.parse import parse_region, parse_stages, put_in_region
+from tilesolve.contractions.statements.pieces import find_period
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Number, Param, Term
+from tilesolve.contractions.statements.values import replace_terms
 
 Statement = str | Stage | Sequence[Stage]
 """What is computed: text, or stages."""
@@ -32,7 +37,11 @@ NestDtype = npt.DTypeLike | Mapping[str, npt.DTypeLike]
 
 
 def read_computation(
-    statement: Statement, sizes: NestSizes, dtype: NestDtype | None, where: Region = ()
+    statement: Statement,
+    sizes: NestSizes,
+    dtype: NestDtype | None,
+    where: Region = (),
+    outputs: Sequence[str] = (),
 ) -> Computation:
     """Return the computation that the arguments of `nest` name.
 
@@ -59,12 +68,15 @@ def read_computation(
     elif sizes is not None:
         check_kind(sizes, int, "sizes", "extents, shapes or arrays by name, or a number", SizeError)
         letters = sizes
-    return bind_stages(stages, letters, _read_dtypes(stages, dtype, dtypes), shapes)
+    stages, letters = _with_sizes(stages, letters, shapes)
+    check_kinds(outputs, str, "outputs", "names of arrays", SpecError)
+    kinds = _read_dtypes(stages, dtype, dtypes)
+    return bind_stages(stages, letters, kinds, shapes, tuple(outputs))
 
 
 def _read_stages(statement: Statement, where: Region) -> tuple[Stage, ...]:
     """Return the stages, the last one in a region."""
-    conditions = parse_conditions([where] if isinstance(where, Condition) else where)
+    pieces = parse_region([where] if isinstance(where, Condition) else where)
     if isinstance(statement, str):
         stages = parse_stages(statement)
     else:
@@ -73,9 +85,41 @@ def _read_stages(statement: Statement, where: Region) -> tuple[Stage, ...]:
         for one in given:
             check_kind(one, Stage, "statement", "text or stages", SpecError)
         stages = tuple(given)
-    if not (conditions and stages):
-        return stages
-    return (*stages[:-1], stages[-1].with_where((*stages[-1].where, *conditions)))
+    return put_in_region(stages, pieces)
+
+
+def _with_sizes(
+    stages: Sequence[Stage], sizes: Mapping[str, int] | int, shapes: Mapping[str, Shape]
+) -> tuple[tuple[Stage, ...], Mapping[str, int] | int]:
+    """Return stages with numbers for names that sizes have and that are no letters, and the rest.
+
+    A period of which no size is given is the extent of its axis.
+    """
+    params = {name for stage in stages for name in stage.params}
+    given = sizes if isinstance(sizes, Mapping) else {}
+    known: dict[str, Any] = {name: given[name] for name in params if name in given}
+    for read in (read for stage in stages for read in (stage.target, *stage.reads)):
+        for axis, subscript in enumerate(read.subscripts):
+            _, period = find_period(subscript) or (None, None)
+            if isinstance(period, Param) and period.name not in known:
+                if read.array not in shapes and isinstance(sizes, Mapping):
+                    raise SizeError(f"no size for {period}, the period of {read}")
+                extent = shapes[read.array][axis] if read.array in shapes else sizes
+                known[period.name] = extent
+    for name, value in known.items():
+        check_kind(value, int, f"the size {name}", "a whole number", SizeError)
+    numbers: dict[Term, Term] = {Param(name): Number(int(n)) for name, n in known.items()}
+    found = tuple(
+        replace(
+            one,
+            axes=tuple(replace_terms(x, numbers) if isinstance(x, Term) else x for x in one.axes),
+            term=replace_terms(one.term, numbers),
+        )
+        for one in stages
+    )
+    if not isinstance(sizes, Mapping):
+        return found, sizes
+    return found, {name: n for name, n in sizes.items() if name not in known}
 
 
 def _read_dtypes(

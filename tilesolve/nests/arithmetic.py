@@ -8,8 +8,10 @@ from math import ceil, log2, prod
 
 import numpy as np
 
+from tilesolve.constants.policy import NEST_OPERATIONS
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Apply, Term
 from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.machine.model import Machine
 from tilesolve.model.loop_tree import Buffer, Loop, LoopTree, list_loops
@@ -32,10 +34,10 @@ def lanes_of(dtype: str, machine: Machine) -> int:
 def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machine) -> float:
     """Return what one of the threads takes for its points, were all they need in L1.
 
-    A vector of sums takes a slot for each two operations. Sums that registers hold wait for the
-    ones before: a step takes as long as an addition does at least. Each time that others are held
-    is like a call of a microkernel, and each time that a vector loop begins like a walk to the next
-    tile.
+    A vector of sums takes a slot for each two operations; functions are several. Sums that
+    registers hold wait for the ones before: a step takes as long as an addition does at least. Each
+    time that others are held is like a call of a microkernel, and each time that a vector loop
+    begins like a walk to the next tile.
 
     Parameters
     ----------
@@ -48,7 +50,7 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     dtype = computation.output.dtype
     lanes, real = lanes_of(dtype, machine), np.dtype(dtype).itemsize == np.dtype("float64").itemsize
     slot = 2 * lanes * threads / machine.peak("float64" if real else "float32", threads)
-    work = max(stage.term.work, 1) / 2 * slot
+    work = max(_count_operations(stage.term), 1) / 2 * slot
     trips = _Trips(stage, tree, computation.sizes, lanes)
     cycle, costs = 1 / machine.frequency, machine.costs
     (outer, held), vector = trips.divide(), tree.letter_of("vector")
@@ -65,6 +67,12 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
         call += sums * 2 * log2(lanes) * slot  # lanes are put together
     seconds = steps * max(sums * work, machine.fma_latency * cycle) + calls * call
     return seconds * trips.share_of_thread()
+
+
+def _count_operations(term: Term) -> int:
+    """Return how many additions a point takes as long as, each different operation once."""
+    functions = {one for one in term.all if isinstance(one, Apply) and one.name in NEST_OPERATIONS}
+    return term.work + sum(NEST_OPERATIONS[one.name] - 1 for one in functions)
 
 
 @dataclass(frozen=True, slots=True)

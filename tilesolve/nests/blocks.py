@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from tilesolve.constants.policy import NEST_BLOCKS, NEST_PANELS, NEST_TASKS_PER_THREAD
 from tilesolve.contractions.statements.affine import Affine, Box, Condition
-from tilesolve.contractions.statements.computation import Computation, Shape, bind_stages
+from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.contraction import Contraction
 from tilesolve.contractions.statements.cover import (
     cover_region,
     open_conditions,
     shift_condition,
 )
+from tilesolve.contractions.statements.extents import Shape
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Number, Read, Term
 from tilesolve.contractions.statements.values import replace_terms

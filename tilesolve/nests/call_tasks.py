@@ -67,24 +67,28 @@ class StatementWriter:
     parts: dict[tuple[object, ...], list[Task]] = field(default_factory=dict)
 
     def write(
-        self, solutions: Sequence[NestSolution], arrays: Mapping[str, Located], out: Located
+        self,
+        solutions: Sequence[NestSolution],
+        arrays: Mapping[str, Located],
+        outs: Mapping[str, Located],
     ) -> None:
-        """Write statements; the last one computes an array that is given.
+        """Write statements; `outs` are the arrays that are given for what they compute.
 
-        What it updates is copied there before, unless it lies there. No other array that is given
+        What is updated there is copied before, unless it lies there. No other array that is given
         changes: where a statement updates one, it updates a copy.
         """
-        known = dict(arrays)
-        for at, one in enumerate(solutions):
-            info, last = one.computation.output, at == len(solutions) - 1
-            own = known.get(info.name)
-            target = out if last else self.tasks.add_array(info.shape, info.dtype)
-            known[info.name] = target
+        known, targets = dict(arrays), dict(outs)
+        for one in solutions:
+            info = one.computation.output
+            own, given = known.get(info.name), info.name in targets
+            if not given:
+                targets[info.name] = self.tasks.add_array(info.shape, info.dtype)
+            target = known[info.name] = targets[info.name]
             if not all(info.shape):
                 continue
             if own is not None and own != target:
                 self._copy(target, own, one.request.threads)
-            elif own is None and not last and leaves_elements(one.computation):
+            elif not given and leaves_elements(one.computation, one.statement):
                 self.tasks.write_stage([partial(self.tasks.clear, target)])
             self._write_statement(one, known)
 
@@ -205,7 +209,7 @@ class StatementWriter:
             for name, read in (*solution.arrays.items(), (target.array, target))
             if name in shapes
         }
-        self.write(block, parts, parts[target.array])
+        self.write(block, parts, {target.array: parts[target.array]})
 
 
 def _computed_shape(solution: NestSolution) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from tilesolve.contractions.arrays import read_array, view_output
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation
+from tilesolve.contractions.statements.stage import Stage
 from tilesolve.packing.memory_overlap import same_elements
 from tilesolve.system.checks import check_apart, check_dtype, check_output
 from tilesolve.system.result_buffers import new_result
@@ -19,6 +21,8 @@ from tilesolve.system.result_buffers import new_result
 Array = npt.NDArray[Any]
 Held = dict[str, Array]
 Params = Mapping[str, float]
+Out = Array | Sequence[Array]
+"""Where a result goes, or several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +35,16 @@ class Call:
         The inputs by name.
     params
         The value of each parameter.
-    target
-        Where the result goes: a new array, or as much of `out` as the nest's array has.
-    out
-        The whole array that the result is, or is a part of.
+    targets
+        Where the results go: new arrays, or as much of what is given as `out` as the nest's have.
+    outs
+        The whole arrays that the results are, or are parts of.
     """
 
     held: Held
     params: Params
-    target: Array
-    out: Array
+    targets: tuple[Array, ...]
+    outs: tuple[Array, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +59,10 @@ class Signature:
         The arrays in order.
     params
         Pairs of a parameter and its dtype.
-    output
-        The array of the result.
+    outputs
+        The arrays of the results.
     fills
-        Whether a new array for it begins with zeros.
+        Whether a new array for each begins with zeros.
 
     Examples
     --------
@@ -73,17 +77,18 @@ class Signature:
     text: str
     inputs: tuple[ArrayInfo, ...]
     params: tuple[tuple[str, str], ...]
-    output: ArrayInfo
-    fills: bool
+    outputs: tuple[ArrayInfo, ...]
+    fills: tuple[bool, ...]
 
     @classmethod
     def of(cls, computation: Computation) -> Self:
         """Return what calls of a computation take."""
         inputs = tuple(map(computation.array, computation.inputs))
-        output = computation.output
-        fills = output not in inputs and leaves_elements(computation)
+        outputs = tuple(map(computation.array, computation.outputs))
+        whole = {x.name for x in computation.stages if not leaves_elements(computation, x)}
+        fills = tuple(one not in inputs and one.name not in whole for one in outputs)
         text = repr("; ".join(map(str, computation.stages)))
-        return cls(text, inputs, computation.params, output, fills)
+        return cls(text, inputs, computation.params, outputs, fills)
 
     def line_up(
         self, arrays: Sequence[object], named: Mapping[str, object]
@@ -110,7 +115,7 @@ class Signature:
             return None
 
     def read(
-        self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Array | None
+        self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Out | None
     ) -> Call:
         """Return what a call computes with; raise an error if something of it does not fit.
 
@@ -121,27 +126,41 @@ class Signature:
         named
             Further inputs, and all parameters.
         out
-            Where the result goes; a new array if None.
+            Where the result goes, or an array for each of several results; new ones if None.
         """
         values = self._named(arrays, named)
         params = self.read_params(values)
         held = {info.name: self._read_input(info, values[info.name]) for info in self.inputs}
-        if out is not None:
-            whole = out if isinstance(out, np.ndarray) else view_output(out, f"out of {self.text}")
-            return Call(held, params, self._read_output(held, whole), whole)
-        target = self.new_output()
-        return Call(held, params, target, target)
+        if out is None:
+            targets = self.new_outputs()
+            return Call(held, params, targets, targets)
+        outs = self._read_outs(out)
+        targets = tuple(map(partial(self._read_output, held), self.outputs, outs))
+        for at, one in enumerate(targets):
+            others = zip(self.outputs[:at], targets[:at], strict=True)
+            check_apart(one, f"out of {self.text}", {info.name: x for info, x in others})
+        return Call(held, params, targets, outs)
 
     def read_params(self, values: Mapping[str, Any]) -> dict[str, float]:
         """Return the value of each parameter; raise an error if one is no number of its dtype."""
         return {name: _read_param(values[name], name, dtype) for name, dtype in self.params}
 
-    def new_output(self) -> Array:
-        """Return a new array for the result, with zeros where the nest leaves elements."""
-        target = new_result(self.output.shape, np.dtype(self.output.dtype))
-        if self.fills:
-            target[...] = 0
-        return target
+    def new_outputs(self) -> tuple[Array, ...]:
+        """Return a new array for each result, with zeros where the nest leaves elements."""
+        found = tuple(new_result(one.shape, np.dtype(one.dtype)) for one in self.outputs)
+        for target, fills in zip(found, self.fills, strict=True):
+            if fills:
+                target[...] = 0
+        return found
+
+    def _read_outs(self, out: Out) -> tuple[Array, ...]:
+        """Return the arrays that are given for the results."""
+        given = (out,) if len(self.outputs) == 1 else out
+        if not isinstance(given, tuple | list) or len(given) != len(self.outputs):
+            names = ", ".join(one.name for one in self.outputs)
+            raise SizeError(f"{self.text} has several results: out is a tuple, of {names}")
+        what = f"out of {self.text}"
+        return tuple(x if isinstance(x, np.ndarray) else view_output(x, what) for x in given)
 
     def _named(self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any]) -> dict[str, Any]:
         """Return all arrays and parameters by name, as calls of Python functions give them."""
@@ -154,7 +173,7 @@ class Signature:
         for name, value in named.items():
             if name in values:
                 raise SizeError(f"{self.text} gets {name!r} twice, by position and by name")
-            if name == self.output.name and name not in inputs:
+            if name not in inputs and any(name == one.name for one in self.outputs):
                 raise SizeError(f"{self.text} computes {name!r}: the array for it is called out")
             if name not in inputs and name not in params:
                 known = ", ".join((*inputs, *params)) or "none"
@@ -179,9 +198,9 @@ class Signature:
         check_dtype(array, what, np.dtype(info.dtype))
         return array
 
-    def _read_output(self, held: Held, out: Array) -> Array:
-        """Return as much of `out` as is computed, if it may be written."""
-        info, what = self.output, f"out of {self.text}"
+    def _read_output(self, held: Held, info: ArrayInfo, out: Array) -> Array:
+        """Return as much of an array for a result as is computed, if it may be written."""
+        what = f"out of {self.text}"
         part = first_elements(out, info.shape)
         target = check_output(part, what, info.shape, dtype=np.dtype(info.dtype))
         for name, array in held.items():
@@ -224,10 +243,9 @@ def first_elements(array: Array, shape: tuple[int, ...]) -> Array:
     return array[tuple(map(slice, shape))] if larger else array
 
 
-def leaves_elements(computation: Computation) -> bool:
-    """Return whether the last stage leaves elements of its array as they are."""
-    stage, sizes = computation.stages[-1], computation.sizes
+def leaves_elements(computation: Computation, stage: Stage) -> bool:
+    """Return whether a stage leaves elements of its array as they are."""
     if stage.update is not None:
         return False
-    computed = tuple(sizes[letter] for letter in stage.output)
-    return computed != computation.output.shape or bool(stage.bounds)
+    computed = tuple(computation.sizes[letter] for letter in stage.output)
+    return computed != computation.array(stage.name).shape or bool(stage.bounds)

@@ -41,7 +41,7 @@ from tilesolve.plans.values import Codec, ValueFormat
 HOLDS = "a plan of a nest"
 """What such JSON says that it holds."""
 
-NEST_FORMAT = 6
+NEST_FORMAT = 7
 """Version of the JSON; a file of another version is refused.
 
 Those before the fifth one had the request and the loops as text, by which they were planned again.
@@ -94,6 +94,7 @@ def _write_computation(computation: Computation) -> dict[str, Any]:
         "sizes": dict(computation.sizes),
         "shapes": {array.name: list(array.shape) for array in computation.arrays},
         "dtypes": dict(computation.dtypes),
+        "outputs": list(computation.outputs),
     }
 
 
@@ -104,7 +105,7 @@ def _read_computation(data: Mapping[str, Any]) -> Computation:
         where = parse_conditions(one["where"])
         stages.append(replace(stage, dtype=one["dtype"], where=where))
     shapes = {name: tuple(shape) for name, shape in data["shapes"].items()}
-    return bind_stages(stages, data["sizes"], data["dtypes"], shapes)
+    return bind_stages(stages, data["sizes"], data["dtypes"], shapes, data["outputs"])
 
 
 def _write_tree(tree: LoopTree) -> dict[str, Any]:
@@ -170,8 +171,10 @@ def _check_nest(found: SolvedNest) -> None:
     for one in found.solutions:
         if not one.computation.sizes.items() <= whole.sizes.items():
             raise PlanError(f"{one.statement} has other extents than {whole}")
-    if _follow(found.solutions, given).get(whole.output.name) != whole.output:
-        raise PlanError(f"its statements do not compute {whole.output.name}")
+    made = _follow(found.solutions, given)
+    for name in whole.outputs:
+        if made.get(name) != whole.array(name):
+            raise PlanError(f"its statements do not compute {name}")
 
 
 def _follow(solutions: Sequence[NestSolution], given: Arrays) -> Arrays:

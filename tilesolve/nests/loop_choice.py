@@ -13,7 +13,14 @@ from tilesolve.nests.classify import NestClass, is_written_once, tile_class
 from tilesolve.nests.price import has_whole_lines, price_nest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
-from tilesolve.nests.shapes import plain_tree, spatial_tree, tiled_tree, untiled_tree
+from tilesolve.nests.shapes import (
+    plain_tree,
+    sequential_tree,
+    single_tree,
+    spatial_tree,
+    tiled_tree,
+    untiled_tree,
+)
 from tilesolve.nests.solutions import LoopSolution
 from tilesolve.nests.spatial import block_tiles, spatial_tiles
 from tilesolve.nests.temporal import TemporalTiles, enumerate_tiles
@@ -51,6 +58,9 @@ def choose_loops(request: NestRequest) -> LoopSolution:
     def score(priced: tuple[Price, LoopCandidate]) -> float:
         return request.score(priced[0])
 
+    if request.statement.sequence is not None:
+        tree, why = sequential_tree(request), "elements follow from those before them"
+        return LoopSolution(request, why, price_loops(request, tree), tree)
     kind, thesis = tile_class(request.statement), request.mode == "thesis"
     reason, streamed = _untiled_reason(request, kind), _streams(request, kind)
     tiled = [] if reason else list(STRATEGIES[kind](request, streamed))
@@ -158,9 +168,9 @@ def _make_setting(request: NestRequest) -> Setting:
 def _untiled_tree(request: NestRequest, streamed: bool) -> LoopTree:
     """Return the loops of a statement without tiles, as good as they get."""
     stage = request.statement
-    sums = stage.reduction is not None and stage.output and request.computation.points(stage)
+    sums = stage.reduction is not None and request.computation.points(stage)
     if sums and request.mode not in ("thesis", "plain"):
-        return untiled_tree(request)
+        return untiled_tree(request) if stage.output else single_tree(request)
     return plain_tree(request, streamed=streamed)
 
 

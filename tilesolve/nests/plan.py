@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from tilesolve.nests.arguments import (
     Statement,
     read_computation,
 )
-from tilesolve.nests.calls import Array
+from tilesolve.nests.calls import Out
 from tilesolve.nests.files import NEST_FORMAT, VALUES, dump_nest, load_nest
 from tilesolve.nests.planning import solve_nest
 from tilesolve.nests.report import write_nest_report
@@ -84,6 +85,11 @@ class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
         return self.computation.inputs
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """The arrays that a call returns."""
+        return self.computation.outputs
+
+    @property
     def params(self) -> tuple[str, ...]:
         """The numbers that a call takes by name."""
         return tuple(name for name, _ in self.computation.params)
@@ -100,8 +106,8 @@ class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
         return "; ".join(dict.fromkeys(found))
 
     def __call__(
-        self, /, *arrays: npt.ArrayLike, out: Array | None = None, **named: npt.ArrayLike
-    ) -> npt.NDArray[Any]:
+        self, /, *arrays: npt.ArrayLike, out: Out | None = None, **named: npt.ArrayLike
+    ) -> Any:  # noqa: ANN401 - an array, or a tuple of them
         """Compute the nest.
 
         Parameters
@@ -112,14 +118,15 @@ class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
         out
             Where the result goes; a new array if None. It may be larger than the result. Outside
             the nest's region it stays as it is; a new array has zeros there. It shares elements
-            with no input but, as a whole, with the one of its own name.
+            with no input but, as a whole, with the one of its own name. Of several results it is a
+            tuple with an array for each.
         **named
             The value of each parameter, and inputs that are given by name.
 
         Returns
         -------
         numpy.ndarray
-            `out`, or the new array.
+            `out`, or the new array; a tuple of these where the nest has several `outputs`.
 
         Raises
         ------
@@ -177,6 +184,7 @@ def nest(
     threads: int | None = None,
     mode: NestMode = "default",
     route: Route | None = None,
+    outputs: Sequence[str] = (),
     cache: bool = True,
 ) -> NestPlan:
     """Plan statements such as a transpose with a mask, a triangular product or a stencil.
@@ -204,6 +212,8 @@ def nest(
     route
         ``"nest"`` generates loops even where a plan, or a transpose, computes the statement;
         ``"contraction"`` and ``"transpose"`` ask for these. If None, the fastest.
+    outputs
+        The arrays that a call returns; if none are named, those that no later statement reads.
     cache
         Whether plans kept in memory and on disk may be used and added to.
 
@@ -225,7 +235,7 @@ def nest(
     'temporal, nest'
     """
     count = default_threads() if threads is None else check_threads(threads)
-    computation = read_computation(statement, sizes, dtype, where)
+    computation = read_computation(statement, sizes, dtype, where, outputs)
     request = NestRequest(computation, Machine.load(machine), count, mode, route)
     if read_flag(cache, "cache", PlanError) and plan_cache.is_enabled():
         return plan_cache.remember(request, lambda: NestPlan(_from_disk(request)))

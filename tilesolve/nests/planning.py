@@ -8,6 +8,7 @@ from typing import Protocol
 from tilesolve.constants.policy import NEST_BLOCK_KINDS, NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
+from tilesolve.contractions.statements.stage import Stage
 from tilesolve.nests.blocks import make_blocks
 from tilesolve.nests.classify import find_move
 from tilesolve.nests.loop_choice import choose_loops
@@ -21,7 +22,7 @@ from tilesolve.nests.solutions import (
     NestSolution,
     SolvedNest,
 )
-from tilesolve.nests.split import split_sums
+from tilesolve.nests.split import split_periods, split_scans, split_searches, split_sums
 from tilesolve.system.first_use import tell_of_planning
 
 
@@ -50,8 +51,22 @@ def solve_nest(request: NestRequest) -> SolvedNest:
     found: list[NestSolution] = []
     with tell_of_planning():
         for stage in whole.stages:
-            found += _solve(request.of(whole, stage))
+            for part in _list_parts(request, stage):
+                found += _solve(part)
     return SolvedNest(request, tuple(found))
+
+
+def _list_parts(request: NestRequest, stage: Stage) -> Iterator[NestRequest]:
+    """Yield the statements that one becomes before it is decided how they are run."""
+    alone = [request.of(request.computation, stage)]
+    for split in (split_scans, split_searches, split_periods):
+        parts: list[NestRequest] = []
+        for one in alone:
+            found = split(one.computation)
+            whole = found is one.computation
+            parts += [one] if whole else [one.of(found, part) for part in found.stages]
+        alone = parts
+    yield from alone
 
 
 class NestStrategy(Protocol):
@@ -71,6 +86,10 @@ class NestStrategy(Protocol):
 def _solve(request: NestRequest) -> tuple[NestSolution, ...]:
     """Return what computes a statement: by the first route that has something for it."""
     wanted = "nest" if request.mode != "default" else request.route
+    if letter := request.statement.sequence:
+        if wanted not in (None, "nest"):
+            raise PlanError(f"{request.statement} runs in the order of {letter}, by a nest alone")
+        wanted = "nest"
     for route, solutions in STRATEGIES.items():
         if wanted in (None, route) and (found := tuple(solutions(request))):
             return found

@@ -87,9 +87,11 @@ def _describe_blocks(solution: BlockSolution) -> Iterator[str]:
 
 
 def _takes(computation: Computation) -> str:
-    """Return what a call takes, in order."""
+    """Return what a call takes, in order, and what it returns if that is more than one array."""
     params = [f"{name}=…" for name, _ in computation.params]
-    return f"takes {', '.join((*computation.inputs, *params)) or 'no arrays'}"
+    found = f"takes {', '.join((*computation.inputs, *params)) or 'no arrays'}"
+    outputs = computation.outputs
+    return found + (f"; returns {', '.join(outputs)}" if len(outputs) > 1 else "")
 
 
 def _levels(solution: LoopSolution | MoveSolution) -> Iterator[str]:

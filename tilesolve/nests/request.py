@@ -11,6 +11,7 @@ import numpy as np
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import MachineError, PlanError
 from tilesolve.contractions.statements.computation import Computation, bind_stages
+from tilesolve.contractions.statements.powers import expand_powers
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
@@ -105,7 +106,12 @@ class NestRequest:
         return max(self.machine.levels[0].line // size, 1)
 
     def of(self, computation: Computation, stage: Stage) -> Self:
-        """Return the same for one statement of a computation, with arrays as large as they are."""
+        """Return the same for one statement of a computation, with arrays as large as they are.
+
+        Small powers are products there.
+        """
+        term = expand_powers(stage.term, computation.dtypes)
+        stage = stage if term is stage.term else replace(stage, term=term)
         arrays = {stage.name, *(read.array for read in stage.reads)}
         names = arrays | set(stage.params)
         alone = bind_stages(

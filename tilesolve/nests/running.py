@@ -19,7 +19,7 @@ from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.kernels.runtime.fast_call import describe_number
 from tilesolve.kernels.runtime.task_list import run_all, run_tasks
 from tilesolve.nests.call_tasks import Codes, StatementWriter, compute_factor
-from tilesolve.nests.calls import Array, Call, Params, Signature
+from tilesolve.nests.calls import Array, Call, Out, Params, Signature
 from tilesolve.nests.solutions import SolvedNest
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
 from tilesolve.packing.buffers import workspace
@@ -103,8 +103,8 @@ class NestRunner:
         self._known: tuple[tuple[NestLayout, RepeatCall], ...] = ()
 
     def compute(
-        self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Array | None
-    ) -> Array:
+        self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Out | None
+    ) -> Out:
         """Compute a call, given what users give; see `NestPlan.__call__`."""
         if self._known:
             done = self._repeat(arrays, named, out)
@@ -112,10 +112,12 @@ class NestRunner:
                 return done
         call = self.signature.read(arrays, named, out)
         self._run(call)
-        return call.target if out is None else out
+        if len(call.targets) > 1:
+            return call.targets if out is None else call.outs
+        return call.targets[0] if out is None else out
 
     def _repeat(
-        self, arrays: Sequence[object], named: Mapping[str, Any], out: Array | None
+        self, arrays: Sequence[object], named: Mapping[str, Any], out: Out | None
     ) -> Array | None:
         """Return what a call gives if it is like one before; None if Python has to look at it."""
         given = self.signature.line_up(arrays, named)
@@ -127,7 +129,7 @@ class NestRunner:
             params = self.signature.read_params(named)
             numbers = [*params.values(), *(compute_factor(one, params) for one in factors)]
         if out is None:
-            out = self.signature.new_output()
+            (out,) = self.signature.new_outputs()
         for _, recent in self._known:
             memory = workspace(recent.workspace_bytes).bytes
             done = recent.call(*numbers, memory, out, *inputs)
@@ -137,43 +139,48 @@ class NestRunner:
 
     def _run(self, call: Call) -> None:
         """Compute a call whose arrays and parameters have been checked."""
-        held, target = call.held, call.target
-        own = held.get(self.signature.output.name)
-        placed = own is not None and same_elements(own, target)
-        key = (placed, call.out.shape, target.strides, *[one.strides for one in held.values()])
+        held = call.held
+        placed = tuple(
+            info.name
+            for info, target in zip(self.signature.outputs, call.targets, strict=True)
+            if info.name in held and same_elements(held[info.name], target)
+        )
+        shapes = [one.shape for one in call.outs]
+        key = (placed, *shapes, *[one.strides for one in (*call.targets, *held.values())])
         layout = self._layouts.get(key)
         if layout is None:
             if len(self._layouts) >= MOST_LAYOUTS:
                 self._layouts.clear()
-            layout = self._layouts[key] = self._lay_out(call, placed=placed)
+            layout = self._layouts[key] = self._lay_out(call, placed)
         self._run_stages(layout, call)
-        if layout.recent is None and self.threads == 1 and not self._long:
+        single = self.threads == 1 and len(call.targets) == 1
+        if layout.recent is None and single and not self._long:
             layout.recent = self._remember(layout, call)
             known = list(self._layouts.values())
             self._known = tuple((one, one.recent) for one in known if one.recent is not None)
 
-    def _lay_out(self, call: Call, *, placed: bool) -> NestLayout:
-        """Write down what is done for arrays like those of a call."""
-        computation, held = self.computation, call.held
-        out = _locate(fields.GIVEN, call.target)
-        arrays = {
-            name: _locate(fields.GIVEN + 1 + at, array)
-            for at, (name, array) in enumerate(held.items())
-        }
-        if placed:
-            arrays[self.signature.output.name] = out
-        first = fields.GIVEN + 1 + len(arrays)
+    def _lay_out(self, call: Call, placed: Sequence[str]) -> NestLayout:
+        """Write down what is done for arrays like those of a call, some of which are results."""
+        computation, count = self.computation, len(call.targets)
+        located = [
+            _locate(fields.GIVEN + at, array)
+            for at, array in enumerate((*call.targets, *call.held.values()))
+        ]
+        outs = dict(zip(computation.outputs, located[:count], strict=True))
+        arrays = dict(zip(call.held, located[count:], strict=True))
+        arrays |= {name: outs[name] for name in placed}
+        first = fields.GIVEN + len(located)
         names = [name for name, _ in computation.params]
         params = {name: (first + at, 0) for at, name in enumerate(names)}
         writer = StatementWriter(params, first + len(names), self._codes)
-        writer.write(self.solutions, arrays, out)
+        writer.write(self.solutions, arrays, outs)
         return NestLayout.of(writer.tasks, tuple(writer.factors), merge=self.threads == 1)
 
     def _remember(self, layout: NestLayout, call: Call) -> RepeatCall | None:
         """Return how to tell arrays like those of a call, if compiled code does all."""
         if any(one.job is not None for one in layout.stages):
             return None
-        arrays = [call.out, *call.held.values()]
+        arrays = [*call.outs, *call.held.values()]
         numbers = [describe_number(dtype) for _, dtype in self.computation.params]
         numbers += [describe_number("float64") for _ in layout.factors]
         tasks, sizes = layout.tasks, [0] * fields.TOLD_WORDS
@@ -193,7 +200,7 @@ class NestRunner:
 
     def _run_stages(self, layout: NestLayout, call: Call) -> None:
         """Run all tasks, by as many threads as there are."""
-        arrays = [array.ctypes.data for array in (call.target, *call.held.values())]
+        arrays = [array.ctypes.data for array in (*call.targets, *call.held.values())]
         numbers = _number_words(self.computation, call.params, layout.factors)
         slots = np.array([*[0] * fields.GIVEN, *arrays, *numbers], np.int64)
         size = layout.tasks.shared_bytes

@@ -137,6 +137,43 @@ def untiled_tree(request: NestRequest) -> LoopTree:
     return _with_intra(request, inter, [*intra, *({column} - running)], tiles)
 
 
+def single_tree(request: NestRequest) -> LoopTree:
+    """Return the loops of a sum to a single element: each lane of a vector has a sum of its own.
+
+    Vectors lie along a letter that a read has side by side, if there is one.
+    """
+    stage, lanes = request.statement, _lanes(request)
+    lasts = [one.subscripts[-1] for one in stage.reads if one.subscripts]
+    plain = [one.plain for one in lasts if isinstance(one, Affine) and one.plain in stage.summed]
+    across = next((x for x in plain if x and not _coupled(stage, x, stage.summed)), None)
+    if across is None or lanes <= 1:
+        return plain_tree(request)
+    loops = [*(over(x) for x in stage.summed if x != across), over(across, 1, "vector")]
+    if request.computation.sizes[across] > lanes:
+        loops.insert(-1, over(across, lanes))
+    return make_tree(request, loops, len(loops))
+
+
+def sequential_tree(request: NestRequest) -> LoopTree:
+    """Return the loops of a statement that reads elements that it computed before.
+
+    The letter along which it does runs in order: threads and vectors divide others.
+    """
+    stage, extents, threads = request.statement, request.computation.sizes, request.threads
+    order = stage.sequence or ""
+    others = [x for x in stage.output if x != order]
+    column = others.pop() if others and stage.output[-1] != order else None
+    loops = [over(x) for x in (*others, order)]
+    if others and threads > 1:
+        loops[0] = over(others[0], 1, "threads")
+    if column is None:
+        return make_tree(request, loops)
+    share = -(-extents[column] // threads)
+    if not others and 1 < share < extents[column]:
+        loops.insert(0, over(column, -(-share // request.line) * request.line, "threads"))
+    return make_tree(request, [*loops, over(column, 1, "vector")])
+
+
 def spatial_tree(request: NestRequest, found: SpatialTiles, *, streamed: bool = False) -> LoopTree:
     """Return the loops of spatial tiles: threads divide what the crossed array has side by side.
 
@@ -235,14 +272,14 @@ def _blocks(letter: str, tile: int, most: int) -> list[Loop]:
 def _summed_vector(stage: Stage, sums: Sequence[str]) -> str | None:
     """Return the letter of a sum along which vectors lie better than along the column letter.
 
-    It is one that is side by side in a read that is crossed, where no read has the column letter
-    so.
+    It is one that is side by side in a read that is crossed, where no read that the sum walks has
+    the column letter so.
     """
     column = stage.output[-1]
     found = None
     for read in stage.term.reads:
         last = read.subscripts[-1] if read.subscripts else None
-        if not isinstance(last, Affine):
+        if not isinstance(last, Affine) or not set(read.letters) & set(sums):
             continue
         if column in last.letters:
             return None

@@ -4,12 +4,200 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilesolve.contractions.statements.affine import Affine
+import numpy as np
+
+from tilesolve.constants.policy import NEST_PERIOD_PIECES
+from tilesolve.contractions.statements.affine import Affine, Box, Condition, greatest_value
 from tilesolve.contractions.statements.computation import Computation, bind_stages
-from tilesolve.contractions.statements.operations import named_kind
+from tilesolve.contractions.statements.operations import SEARCHES, identity, named_kind
+from tilesolve.contractions.statements.pieces import Piece, find_period, write_pieces
+from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Read, Reduce, Term
+from tilesolve.contractions.statements.terms import (
+    Apply,
+    Choose,
+    Number,
+    Position,
+    Read,
+    Reduce,
+    Term,
+)
 from tilesolve.contractions.statements.values import replace_terms
+
+
+def split_scans(computation: Computation) -> Computation:
+    """Return a statement with cumulative sums and the like as those that compute them before.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> found = bind_stages(parse_stages("o[i,k] = cumsum(A[i,k], k)"), 9, "int8")
+    >>> for stage in split_scans(found).stages:
+    ...     print(stage)
+    o[i,k] = A[i,k], where 0 >= k
+    o[i,k] = o[i,k-1] + A[i,k], where k > 0
+    """
+    (stage,), names = computation.stages, set(computation.dtypes)
+    stages: list[Stage] = []
+    replaced: dict[Term, Term] = {}
+    for one in dict.fromkeys(stage.term.all):
+        if not isinstance(one, Scan) or any(isinstance(x, Scan) for x in one.term.all):
+            continue
+        kind, name, axes = named_kind(one.kind(computation.dtypes)), stage.name, stage.axes
+        if one != stage.term or kind != computation.dtypes[stage.name]:
+            name = _new_name(f"{stage.name}_{one.name}", names)
+            axes = tuple(Affine.letter(x) for x in stage.output if x in one.letters)
+        letter = Affine.letter(one.letter)
+        before = Read(
+            name, tuple(x - 1 if x == letter else x for x in axes if isinstance(x, Affine))
+        )
+        term = Apply(one.operation, (before, one.term))
+        stages.append(Stage(name, axes, one.term, kind, (Condition(-letter),)))
+        stages.append(Stage(name, axes, term, kind, (Condition(letter - 1),)))
+        replaced[one] = Read(name, axes)
+    if not stages:
+        return computation
+    if stages[-1].name != stage.name:
+        stages.append(replace(stage, term=replace_terms(stage.term, replaced)))
+    shapes = {array.name: array.shape for array in computation.arrays}
+    return bind_stages(stages, computation.sizes, computation.dtypes, shapes)
+
+
+def split_searches(computation: Computation) -> Computation:
+    """Return a statement with `argmin` and the like as those that find the value, then its place.
+
+    A term that is more than an element becomes an array before, so that it rounds once.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> found = bind_stages(parse_stages("o[i] = argmax(A[i,k], k)"), 9, "int32")
+    >>> for stage in split_searches(found).stages:
+    ...     print(stage)
+    o_max[i] = max(A[i,k], k)
+    o[i] = min(where(A[i,k] == o_max[i], k, 9223372036854775807), k)
+    """
+    (stage,), names = computation.stages, set(computation.dtypes)
+    stages: list[Stage] = []
+    replaced: dict[Term, Term] = {}
+    for one in dict.fromkeys(stage.term.all):
+        if isinstance(one, Reduce) and one.name in SEARCHES:
+            before, found = _search(computation, stage, one, names)
+            stages += before
+            replaced[one] = found
+    if not stages:
+        return computation
+    last = replace(stage, term=replace_terms(stage.term, replaced))
+    if stage.reduction is not None and computation.dtypes[stage.name] != "int64":
+        place = Read(_new_name(f"{stage.name}_place", names), stage.axes)
+        stages.append(replace(last, name=place.array, dtype="int64"))
+        last = replace(stage, term=place, where=stage.bounds)
+    shapes = {array.name: array.shape for array in computation.arrays}
+    return bind_stages((*stages, last), computation.sizes, computation.dtypes, shapes)
+
+
+def _search(
+    computation: Computation, stage: Stage, search: Reduce, names: set[str]
+) -> tuple[list[Stage], Reduce]:
+    """Return the statements before a search, and what it is then."""
+    where, term = (*stage.bounds, *stage.conditions(search)), search.term
+    stages: list[Stage] = []
+    if not isinstance(term, Read):
+        axes = tuple(map(Affine.letter, (*stage.output, *search.over)))
+        value = Read(_new_name(f"{stage.name}_value", names), axes)
+        stages.append(
+            Stage(value.array, axes, term, named_kind(term.kind(computation.dtypes)), where)
+        )
+        term = value
+    name = _new_name(f"{stage.name}_{search.name[3:]}", names)
+    axes = tuple(map(Affine.letter, stage.output))
+    extreme = Reduce(SEARCHES[search.name], search.over, term)
+    kind = search.term.kind(computation.dtypes)
+    stages.append(Stage(name, axes, extreme, named_kind(kind), where))
+    test: Term = Apply("equal", (term, Read(name, axes)))
+    if np.dtype(named_kind(kind)).kind == "f":  # the first one that is no number comes before all
+        test = test | Apply("not_equal", (term, term))
+    place = Affine.number(0)
+    for letter in search.over:
+        place = computation.sizes[letter] * place + Affine.letter(letter)
+    none = Number(int(identity("minimum", "int64")))
+    return stages, Reduce("minimum", search.over, Choose(test, Position(place), none))
+
+
+def _new_name(wanted: str, names: set[str]) -> str:
+    """Return a name that no array has, and take it."""
+    while wanted in names:
+        wanted += "_"
+    names.add(wanted)
+    return wanted
+
+
+def split_periods(computation: Computation) -> Computation:
+    """Return a statement with periodic positions as one for each piece of them, if those are few.
+
+    Between two multiples of a period, positions are sums of letters.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> for stage in split_periods(bind_stages(parse_stages("o[i] = x[(i-1) % 9]"), 9)).stages:
+    ...     print(stage)
+    o[i] = x[i+8], where 0 >= i
+    o[i] = x[i-1], where i > 0
+    """
+    (stage,), names = computation.stages, set(computation.dtypes)
+    if not any(find_period(x) for read in stage.term.reads for x in read.parts):
+        return computation
+    whole = computation if stage.reduction is not None else split_sums(computation)
+    stages: list[Stage] = []
+    for one in whole.stages:
+        alone = one.update is None and one.sequence is None
+        pieces = _list_pieces(one, whole.box(one)) if alone else []
+        kind = whole.dtypes[one.name]
+        stages += write_pieces(replace(one, dtype=kind), pieces, names) if pieces else [one]
+    if len(stages) == len(whole.stages):
+        return computation
+    shapes = {array.name: array.shape for array in whole.arrays}
+    return bind_stages(stages, whole.sizes, whole.dtypes, shapes)
+
+
+def _list_pieces(stage: Stage, box: Box) -> list[tuple[Piece, Term]]:
+    """Return conditions, and the term of a statement where they hold; none if they are too many."""
+    found: list[tuple[Piece, Term]] = [((), stage.term)]
+    for subscript in dict.fromkeys(x for read in stage.term.reads for x in read.parts):
+        position, period = find_period(subscript) or (None, None)
+        if position is None or not isinstance(period, Number) or position.divisor > 1:
+            continue
+        if any(low > high for low, high in box.values()):
+            return []
+        size = int(period.value)
+        first, last = (end // size for end in position.interval(box))
+        if (last - first + 1) * len(found) > NEST_PERIOD_PIECES:
+            return []
+        cut = []
+        for turns in range(first, last + 1):
+            ends = Condition(position - turns * size), Condition(turns * size + size - 1 - position)
+            sides = tuple(one for one in ends if one.position.interval(box)[0] < 0)
+            for piece, term in found:
+                where = (*piece, *sides)
+                if not _is_out(where, box):
+                    cut.append((where, _at(term, subscript, position - turns * size)))
+        found = cut
+    return found
+
+
+def _is_out(piece: Piece, box: Box) -> bool:
+    """Return whether some conditions hold nowhere in a box, as far as two of them tell."""
+    return any(greatest_value(one.position, box, piece) < 0 for one in piece)
+
+
+def _at(term: Term, subscript: Term, position: Affine) -> Term:
+    """Return a term with a position in place of a subscript."""
+    if isinstance(term, Read):
+        subscripts = (position if x == subscript else x for x in term.subscripts)
+        term = Read(term.array, tuple(subscripts))
+    parts = [_at(part, subscript, position) for part in term.parts]
+    return term.rebuilt(parts) if parts else term
 
 
 def split_sums(computation: Computation) -> Computation:
@@ -46,10 +234,7 @@ def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stag
         where = (*stage.bounds, *stage.conditions(one))
         used = {*one.term.letters, *(letter for x in where for letter in x.letters)}
         axes = tuple(Affine.letter(x) for x in stage.output if x in used)
-        name = f"{stage.name}_sum"
-        while name in names:
-            name += "_"
-        names.add(name)
+        name = _new_name(f"{stage.name}_sum", names)
         made.append(Stage(name, axes, one, named_kind(one.kind(computation.dtypes)), where))
         replaced[one] = Read(name, axes)
     return [*made, replace(stage, term=replace_terms(stage.term, replaced), where=stage.bounds)]
