@@ -101,6 +101,7 @@ def canonicalize(problem: Problem) -> CanonicalForm:
             problem.dtype,
             tuple(padding),
             tuple(1 + order.index(at - 1) for at in problem.constant),
+            pairing=problem.pairing.of_operand(order[0]) if problem.pairing else None,
         ),
         tuple(renamed.items()),
         tuple(order),

@@ -25,6 +25,7 @@ from tilesolve.contractions.dtype_names import find_dtype, written_name
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.half_precision import HALF_DTYPES, is_half, summed_dtype
 from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, require
+from tilesolve.contractions.pairing import Pairing
 from tilesolve.contractions.padding import Padding, check_padding
 from tilesolve.contractions.spec import Spec
 
@@ -36,6 +37,9 @@ DTYPES = ("float32", "float64", "complex64", "complex128")
 
 OPERAND_DTYPES = (*DTYPES, *HALF_DTYPES)
 """What tensors may be of: the sums of halves are float32."""
+
+PAIRED_DTYPES = ("float32", "float64")
+"""What other pairs than products may be of."""
 
 MAX_EXTENT = 2**63 - 1
 """The largest extent of a letter: what an array's index can count to."""
@@ -62,6 +66,8 @@ class Problem:
         Positions of the tensors that stay the same from call to call: 1 is the first operand.
     vector
         The letter of the output that vectors lie along; None for its last one.
+    pairing
+        What is done with each pair of elements; None where they are multiplied and added up.
 
     Examples
     --------
@@ -80,6 +86,7 @@ class Problem:
     padding: tuple[Padding, ...] = ()
     constant: tuple[int, ...] = ()
     vector: str | None = None
+    pairing: Pairing | None = None
 
     def __post_init__(self) -> None:
         check_kind(self.spec, Spec, "spec of a Problem", "a Spec", SpecError)
@@ -102,6 +109,11 @@ class Problem:
         check_kinds(self.padding, Padding, "padding", "Padding", SizeError)
         check_kinds(self.constant, int, "constant", "numbers of tensors", SizeError)
         check_kind(self.vector, (str, NoneType), "vector", "a letter or None", SpecError)
+        check_kind(self.pairing, (Pairing, NoneType), "pairing", "a Pairing or None", SpecError)
+        if self.pairing and (self.padding or len(self.spec.operands) != 2):
+            raise SpecError(f"{self.pairing} is of two operands without padding")
+        if self.pairing and self.dtype not in PAIRED_DTYPES:
+            raise DtypeError(f"{self.pairing} is computed in {', '.join(PAIRED_DTYPES)}")
         if self.padding:
             checked = check_padding(self.spec, dict(self.extents), self.padding)
             object.__setattr__(self, "padding", checked)
@@ -180,7 +192,7 @@ sizes are given for a, b
         }
         padding = (one.within(reaches[one.tensor, one.axis].extent(sizes)) for one in self.padding)
         found = type(self).of(self.spec, sizes, self.dtype, padding, self.constant)
-        return replace(found, vector=self.vector)
+        return replace(found, vector=self.vector, pairing=self.pairing)
 
     def with_vector(self, letter: str | None) -> Self:
         """Return the problem with vectors along a letter of the output; None for its last one.
@@ -257,7 +269,8 @@ sizes are given for a, b
         """Floating-point operations: for each point, multiply all operands and add once.
 
         A real multiplication or addition is one, a complex multiplication six and a complex
-        addition two: two operands make 2 per point, or 8 if complex.
+        addition two: two operands make 2 per point, or 8 if complex. So it
+        does for any other pairing, whose operations count as these two.
         """
         multiply, add = (6, 2) if self.dtype.startswith("complex") else (1, 1)
         per_point = (len(self.spec.operands) - 1) * multiply + add
@@ -332,7 +345,9 @@ sizes are given for a, b
         padding = "; ".join(map(str, self.padding))
         names = ", ".join(self.spec.names[at] for at in self.constant)
         constant = f"constant {names}" if names else ""
-        return " ".join(filter(None, (str(self.spec), sizes, self.dtype, padding, constant)))
+        pairing = str(self.pairing or "")
+        parts = (str(self.spec), sizes, self.dtype, padding, constant, pairing)
+        return " ".join(filter(None, parts))
 
 
 @lru_cache(maxsize=512)

@@ -76,7 +76,7 @@ def lanewise_tile(usual: Microkernel, problem: Problem, costs: Costs) -> Microke
     in_order = all(lane_is_last(problem, tensor) for tensor in (1, 2))
     return replace(
         usual,
-        efficiency=1 / costs.lanewise_slowdown,
+        efficiency=usual.efficiency / costs.lanewise_slowdown,
         window_cycles=costs.window_cycles if in_order else costs.pack_cycles,
         in_place_rows_cycles=0.0,
         in_place_columns_cycles=0.0,

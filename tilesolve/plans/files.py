@@ -15,6 +15,7 @@ from tilesolve.contractions.epilogue import OWN, Epilogue
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.padding import Padding
+from tilesolve.contractions.pairing import Pairing
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
@@ -183,12 +184,15 @@ def _write_problem(problem: Problem) -> dict[str, Any]:
         "dtype": problem.dtype,
         "padding": [asdict(one) for one in problem.padding],
         "constant": list(problem.constant),
+        **({"pairing": str(problem.pairing)} if problem.pairing else {}),
     }
 
 
 def _read_problem(data: Mapping[str, Any]) -> Problem:
     padding = (Padding(**one) for one in data["padding"])
-    return Problem.of(data["spec"], data["sizes"], data["dtype"], padding, data["constant"])
+    found = Problem.of(data["spec"], data["sizes"], data["dtype"], padding, data["constant"])
+    pairing = data.get("pairing")
+    return replace(found, pairing=Pairing.parse(pairing)) if pairing else found
 
 
 CODECS: Mapping[type, Codec] = {

@@ -114,10 +114,11 @@ class Task:
         operands
             Bytes along each letter, of each of the epilogue's operands.
         """
-        family = family_of(problem.dtype, solution.machine)
         tensors = solution.problem.spec.tensors
         given = [tensor.strides(steps) for tensor, steps in zip(tensors, strides, strict=True)]
         policy = policy_of(solution, problem, given, prepared)
+        pairing = problem.pairing and str(problem.pairing.of_operand(policy.rows_operand))
+        family = family_of(problem.dtype, solution.machine, pairing or "")
         windows = lay_out_windows(solution.problem, problem, policy, strides)
         block = SumBlock.of(problem, policy)
         output, *read = read_strides(policy, windows)
