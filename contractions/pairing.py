@@ -72,6 +72,19 @@ class Pairing:
         """Whether values are added up, so that they can be scaled, and added to others."""
         return self.reduction == "add"
 
+    @property
+    def instructions(self) -> int:
+        """How many instructions two vectors take; a product that is added is one with its sum.
+
+        Examples
+        --------
+        >>> texts = "add(a * b)", "add((a - b) * (a - b))", "maximum(abs(a - b))"
+        >>> [Pairing.parse(text).instructions for text in texts]
+        [1, 2, 3]
+        """
+        fused = self.adds and isinstance(self.term, Apply) and self.term.name == "multiply"
+        return self.term.work + 1 - fused
+
     def of_operand(self, first: int) -> Self:
         """Return the pairing where an operand, number 0 or 1, comes first."""
         if first == 0:

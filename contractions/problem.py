@@ -25,8 +25,8 @@ from tilesolve.contractions.dtype_names import find_dtype, written_name
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.half_precision import HALF_DTYPES, is_half, summed_dtype
 from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, require
-from tilesolve.contractions.pairing import Pairing
 from tilesolve.contractions.padding import Padding, check_padding
+from tilesolve.contractions.pairing import Pairing
 from tilesolve.contractions.spec import Spec
 
 if TYPE_CHECKING:

@@ -124,9 +124,9 @@ def _find(stage: Stage) -> Contraction:
 
 
 def _check_alone(stage: Stage, reduced: Term) -> None:
-    """Raise `SpecError` where a reduction is put together with something that it does not add to."""
+    """Raise `SpecError` unless a reduction that does not add is the whole of a statement."""
     if stage.term != reduced or not isinstance(reduced, Reduce):
-        raise SpecError(f"{stage.term} is no reduction alone, and what it reduces is not added up")
+        raise SpecError(f"{stage.term} is no sum, and no other reduction alone")
     if any(letter in stage.summed for one in stage.where for letter in one.letters):
         raise SpecError(f"the region of {reduced} has letters that it runs over")
 
@@ -157,7 +157,7 @@ def _make_pairs(stage: Stage, reduced: Reduce, alpha: Term | None) -> Product:
     own = [set(one.letters) & set(stage.output) for one in reads]
     if own[0] <= own[1] or own[1] <= own[0]:
         raise SpecError(f"{reads[0]} and {reads[1]} do not both have letters of their own")
-    pairing = Pairing(reduced.name, replace_terms(term, dict(zip(reads, (FIRST, SECOND)))))
+    pairing = Pairing(reduced.name, replace_terms(term, {reads[0]: FIRST, reads[1]: SECOND}))
     return replace(_product_of(stage, reduced, term, reads, alpha), pairing=pairing)
 
 

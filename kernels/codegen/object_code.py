@@ -49,6 +49,8 @@ class Family:
     pairing
         What kernels do with a row's and a column's element, as `Pairing` is written; empty where
         they add up their products.
+    only
+        Vectors and columns of the only tiles wanted; empty for all.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Family:
     lanewise: bool = False
     source: str = ""
     pairing: str = ""
+    only: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(
@@ -108,8 +111,8 @@ class Family:
 
     @property
     def tiles(self) -> tuple[tuple[int, int], ...]:
-        """Groups of rows and columns of every tile that fits the registers."""
-        return dtypes.register_tiles(self.dtype, self.registers)
+        """Groups of rows and columns of every tile that fits the registers, or is wanted."""
+        return self.only or dtypes.register_tiles(self.dtype, self.registers)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:

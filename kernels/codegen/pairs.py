@@ -8,7 +8,8 @@ from llvmlite import ir
 
 from tilesolve.contractions.pairing import FIRST, Pairing
 from tilesolve.contractions.statements.operations import identity
-from tilesolve.contractions.statements.terms import Term
+from tilesolve.contractions.statements.terms import Apply, Cast, Term
+from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import EMITTERS
 from tilesolve.kernels.ir.term_values import TermValues
 from tilesolve.kernels.ir.vectors import constant
@@ -44,16 +45,32 @@ class Pairs:
         self, builder: ir.IRBuilder, row: ir.Value, column: ir.Value, found: ir.Value
     ) -> ir.Value:
         """Return the reduction of what was found and of the term of a pair."""
-        value = _PairValues(builder, self.dtype, row, column).value(self.pairing.term, self.dtype)
+        reduction, term = self.pairing.reduction, self.pairing.term
+        values = _PairValues(builder, self.dtype, row, column)
+        if reduction == "add" and isinstance(term, Cast) and values.kind(term.term) == "bool":
+            more = self.join(builder, found, constant(found.type, 1))
+            return builder.select(values.value(term.term, "bool"), more, found)
+        value = values.value(term, self.dtype)
+        if reduction == "maximum" and isinstance(term, Apply) and term.name == "absolute":
+            return _larger_magnitude(builder, found, value)
         return self.join(builder, found, value)
+
+
+def _larger_magnitude(builder: ir.IRBuilder, found: ir.Value, value: ir.Value) -> ir.Value:
+    """Return the larger one of two numbers, of which the second has no sign.
+
+    The bits of such numbers are ordered as integers are, with NaN beyond infinity.
+    """
+    width = 32 if found.type.element == ir.FloatType() else 64
+    kind = ir.VectorType(ir.IntType(width), found.type.count)
+    bits = [builder.bitcast(one, kind) for one in (found, value)]
+    return builder.bitcast(vectors.call_alike(builder, "smax", *bits), found.type)
 
 
 class _PairValues(TermValues):
     """The values of a term of two elements."""
 
-    def __init__(
-        self, builder: ir.IRBuilder, dtype: str, row: ir.Value, column: ir.Value
-    ) -> None:
+    def __init__(self, builder: ir.IRBuilder, dtype: str, row: ir.Value, column: ir.Value) -> None:
         lanes = row.type.count if isinstance(row.type, ir.VectorType) else None
         super().__init__(builder, dict.fromkeys(("a", "b"), dtype), lanes)
         self.row, self.column = row, column

@@ -269,9 +269,6 @@ ALIASED_STORE_LIMIT = 1.25
 PREFETCH_GAIN_LIMIT = 0.98
 """Time of short calls that prefetch rows of C, relative to others, up to which they do."""
 
-EXTREME_SLOTS = 3
-"""FMAs that take as long as the minimum or maximum of two vectors that may have NaN."""
-
 FEEDING_RATIO = 1.4
 """Bandwidth of a cache relative to a register tile's need, from which on it feeds it."""
 

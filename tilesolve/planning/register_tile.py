@@ -17,14 +17,18 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import shared_lane
 from tilesolve.kernels.dtypes import lanes, panel_columns
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, product_cycles
-from tilesolve.machine.microkernel import Microkernel, default_microkernel, measured_microkernel
+from tilesolve.machine.microkernel import Microkernel, measured_microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.lines import run_of, run_waste
 from tilesolve.model.pages import has_aliased_lines, runs_of
-from tilesolve.planning.fitted_tile import fit_tile, lanewise_tile
+from tilesolve.planning.fitted_tile import (
+    fit_tile,
+    lanewise_tile,
+    measured_tiles,
+    usual_microkernel,
+)
 from tilesolve.planning.letter_boxes import shape_box
-from tilesolve.planning.pair_costs import pair_slots
 from tilesolve.planning.prefetch import is_packed_late
 
 Sides = tuple[int, int]
@@ -62,11 +66,11 @@ def choose_register_tile(
     >>> [choose_register_tile(problem, m).columns for m in (machine, measured)]
     [6, 12]
     """
-    usual, costs = _default(problem, machine), machine.costs
+    usual, costs = usual_microkernel(problem, machine), machine.costs
     if shared_lane(problem):
         return lanewise_tile(usual, problem, costs)
     small = fits_second_cache(problem, machine)
-    catalogue = _catalogue(problem, machine)
+    catalogue = measured_tiles(problem, machine)
     if catalogue is None:
         usual = fit_tile(usual, problem, machine)
         return usual.scale_reading(costs.near_share) if small else usual
@@ -107,9 +111,9 @@ def microkernel_of(problem: Problem, machine: Machine, cells: Mapping[Sides, int
     """
     largest = max(cells)
     group = lanes(problem.dtype, machine.vector_bits)
-    catalogue = _catalogue(problem, machine)
+    catalogue = measured_tiles(problem, machine)
     if catalogue is None:
-        usual = _default(problem, machine)
+        usual = usual_microkernel(problem, machine)
         usual = replace(usual, rows=largest[0] * group, columns=largest[1])
         near = fits_second_cache(problem, machine)
         return usual.scale_reading(machine.costs.near_share) if near else usual
@@ -119,18 +123,6 @@ def microkernel_of(problem: Problem, machine: Machine, cells: Mapping[Sides, int
     done = sum(sides[0] * sides[1] * count for sides, count in cells.items())
     share = done * tiles[largest].step / (steps * largest[0] * largest[1])
     return replace(kernel, efficiency=kernel.efficiency * share)
-
-
-def _default(problem: Problem, machine: Machine) -> Microkernel:
-    """Return the default microkernel at the rate of a problem's pairs."""
-    usual = default_microkernel(machine, problem.dtype)
-    return replace(usual, efficiency=usual.efficiency / pair_slots(problem))
-
-
-def _catalogue(problem: Problem, machine: Machine) -> Catalogue | None:
-    """Return the measured microkernels, with steps as long as a problem's pairs take."""
-    catalogue = machine.catalogue(problem.dtype)
-    return catalogue.faster(1 / pair_slots(problem)) if catalogue and problem.pairing else catalogue
 
 
 def tile_like(catalogue: Catalogue, sides: Sides) -> RegisterTile:

@@ -329,8 +329,8 @@ def divisible_sums(problem: Problem, threads: int) -> tuple[str, ...]:
     ()
     """
     output, *operands = problem.bytes
-    reduces = problem.pairing is not None and not problem.pairing.adds
-    if is_half(problem.dtype) or reduces or (threads - 1) * output > PARTIAL_OUTPUTS_SHARE * sum(operands):
+    added = not is_half(problem.dtype) and (problem.pairing is None or problem.pairing.adds)
+    if not added or (threads - 1) * output > PARTIAL_OUTPUTS_SHARE * sum(operands):
         return ()
     return tuple(i for i in problem.sizes if i not in problem.spec.output.letters)
 
