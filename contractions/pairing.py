@@ -14,7 +14,7 @@ from tilesolve.contractions.statements.values import replace_terms
 FIRST, SECOND = Param("a"), Param("b")
 """What stands for the elements of the first and of the second operand."""
 
-MOST_OPERATIONS = 6
+MAX_OPERATIONS = 6
 """Operations of a term at most: the code of a tile repeats them for each of its vectors."""
 
 _ARITHMETIC = ("add", "subtract", "multiply", "minimum", "maximum", "absolute", "negative")
@@ -49,8 +49,8 @@ class Pairing:
             named = isinstance(one, Apply) and one.name in (*_ARITHMETIC, *_COMPARISONS)
             if not (named or isinstance(one, Cast | Choose | Number) or one in (FIRST, SECOND)):
                 raise SpecError(f"{one} is nothing that register tiles compute of two elements")
-        if self.term.work > MOST_OPERATIONS:
-            raise SpecError(f"{self.term} has more than {MOST_OPERATIONS} operations")
+        if self.term.work > MAX_OPERATIONS:
+            raise SpecError(f"{self.term} has more than {MAX_OPERATIONS} operations")
 
     @classmethod
     def parse(cls, text: str) -> Self:

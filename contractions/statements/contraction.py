@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from string import ascii_letters
 
@@ -133,18 +134,20 @@ def _check_alone(stage: Stage, reduced: Term) -> None:
 
 def _make_products(stage: Stage, sum_: Reduce, numbers: tuple[Term, ...]) -> list[Product]:
     """Return what a reduction is: a product for each that is added up, or else one of pairs."""
+    if sum_.name != "add":
+        return [_make_pairs(stage, sum_, _product(numbers))]
+    parts = list(_parts(sum_.term, ()))
     try:
-        if sum_.name != "add":
-            raise SpecError(f"{sum_} is no sum")
         return [
-            _make_product(stage, sum_, inner, _product((*numbers, *own)))
-            for own, inner in _parts(sum_.term, ())
+            _make_product(stage, sum_, inner, _product((*numbers, *own))) for own, inner in parts
         ]
     except SpecError:
         # A part with one read is a sum of its own, which takes no pairs.
-        if sum_.name == "add" and all(len(one.reads) < 2 for _, one in _parts(sum_.term, ())):
+        if all(len(one.reads) < 2 for _, one in parts):
             raise
-        return [_make_pairs(stage, sum_, _product(numbers))]
+        with suppress(SpecError):
+            return [_make_pairs(stage, sum_, _product(numbers))]
+        raise
 
 
 def _make_pairs(stage: Stage, reduced: Reduce, alpha: Term | None) -> Product:

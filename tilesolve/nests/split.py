@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+import numpy as np
+
+from tilesolve.contractions.problem import PAIRED_DTYPES
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.operations import named_kind
@@ -18,9 +21,6 @@ _ON_BITS = {
     "bitwise_or": "maximum",
 }
 """What reductions of comparisons are on ones and zeros."""
-
-_EXACT_COUNTS = {"float32": 2**24, "float64": 2**53}
-"""Up to where dtypes have all whole numbers."""
 
 
 def split_sums(computation: Computation) -> Computation:
@@ -87,11 +87,12 @@ def count_in_reals(computation: Computation) -> Computation | None:
     if not isinstance(reduced, Reduce) or stage.where or stage.update is not None:
         return None
     name = _ON_BITS.get(reduced.name)
-    most = _EXACT_COUNTS.get(min(kinds, default="") if len(kinds) == 1 else "", 0)
-    points = prod(computation.sizes[letter] for letter in reduced.over)
-    if name is None or not 0 < points <= most or reduced.term.kind(dtypes) != "bool":
+    if name is None or len(kinds) != 1 or reduced.term.kind(dtypes) != "bool":
         return None
-    count, whole, dtype = f"{stage.name}_count", dtypes[stage.name], min(kinds)
+    count, whole, dtype = f"{stage.name}_count", dtypes[stage.name], kinds.pop()
+    points = prod(computation.sizes[letter] for letter in reduced.over)
+    if dtype not in PAIRED_DTYPES or not 0 < points < 1 / np.finfo(dtype).eps:
+        return None
     while count in dtypes:
         count += "_"
     axes = tuple(Affine.letter(x) for x in stage.output)
