@@ -107,7 +107,28 @@ def test_long_reductions_are_cut_into_blocks(run):
     rng = np.random.default_rng(3)
     text = f"d[i,j] = {run}(abs(A[i,k] - B[k,j]), k)"
     for count in (4095, 4096, 4097, 20001):
-        check(text, {"i": 49, "j": 25, "k": count}, "float32", rng)
+        made = check(text, {"i": 49, "j": 25, "k": count}, "float32", rng)
+    (plan_,) = made.solutions[0].plans
+    assert any(1 < band["k"] < 20001 for band in plan_.nest.bands)
+
+
+@pytest.mark.parametrize("run", ["sum", "max"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "d[i,j,b] = {}(abs(A[i,k,b] - B[j,k,b]), k)",
+        "d[b,i,j] = {}(abs(A[b,i,k] - B[b,k,j]), k)",
+        "d[i,j] = {}(abs(A[i+k] - B[j,k]), k)",
+        "d[x,y,j] = {}(max(A[y+r,2*x+s], B[r,j,s]), r, s)",
+        "d[j,i] = {}(abs(A[i,k,i] - 2 * B[j,k]), k)",
+    ],
+)
+def test_batches_and_windows(text, run):
+    """Along vectors and outside, sums of letters, and diagonals."""
+    sizes = dict(zip("ijkbxyrs", (21, 19, 17, 9, 13, 11, 3, 5), strict=True))
+    text = text.format(run)
+    letters = parse_stages(text)[0].letters
+    check(text, {x: sizes[x] for x in letters}, "float32", np.random.default_rng(4))
 
 
 @pytest.mark.parametrize("run", ["min", "max"])
