@@ -102,6 +102,7 @@ def canonicalize(problem: Problem) -> CanonicalForm:
             tuple(padding),
             tuple(1 + order.index(at - 1) for at in problem.constant),
             aligned_output=problem.aligned_output,
+            pairing=problem.pairing.of_operand(order[0]) if problem.pairing else None,
         ),
         tuple(renamed.items()),
         tuple(order),

@@ -25,6 +25,7 @@ from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.half_precision import HALF_DTYPES, is_half, summed_dtype
 from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, require
 from tilesolve.contractions.padding import Padding, check_padding
+from tilesolve.contractions.pairing import Pairing
 from tilesolve.contractions.spec import Spec
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ DTYPES = ("float32", "float64", "complex64", "complex128")
 
 OPERAND_DTYPES = (*DTYPES, *HALF_DTYPES)
 """What tensors may be of: the sums of halves are float32."""
+
+PAIRED_DTYPES = ("float32", "float64")
+"""What other pairs than products may be of."""
 
 MAX_EXTENT = 2**63 - 1
 """The largest extent of a letter: what an array's index can count to."""
@@ -64,6 +68,8 @@ class Problem:
     aligned_output
         Whether the output begins with a line of the caches, as what plans return does. Otherwise it
         begins amid one, as numpy's large arrays do.
+    pairing
+        What is done with each pair of elements; None where they are multiplied and added up.
 
     Examples
     --------
@@ -83,6 +89,7 @@ class Problem:
     constant: tuple[int, ...] = ()
     vector: str | None = None
     aligned_output: bool = False
+    pairing: Pairing | None = None
     shapes: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     """The shapes of all arrays, the output's first: without the zeros around them."""
     _hash: int = field(init=False, repr=False, compare=False)
@@ -109,6 +116,11 @@ class Problem:
         check_kinds(self.constant, int, "constant", "numbers of tensors", SizeError)
         check_kind(self.vector, (str, NoneType), "vector", "a letter or None", SpecError)
         check_kind(self.aligned_output, bool, "aligned_output", "True or False", SpecError)
+        check_kind(self.pairing, (Pairing, NoneType), "pairing", "a Pairing or None", SpecError)
+        if self.pairing and (self.padding or len(self.spec.operands) != 2):
+            raise SpecError(f"{self.pairing} is of two operands without padding")
+        if self.pairing and self.dtype not in PAIRED_DTYPES:
+            raise DtypeError(f"{self.pairing} is computed in {', '.join(PAIRED_DTYPES)}")
         if self.padding:
             checked = check_padding(self.spec, dict(self.extents), self.padding)
             object.__setattr__(self, "padding", checked)
@@ -121,7 +133,7 @@ class Problem:
     def _given(self) -> tuple[object, ...]:
         """What it was made of."""
         given = self.spec, self.extents, self.dtype, self.padding, self.constant
-        return *given, self.vector, self.aligned_output
+        return *given, self.vector, self.aligned_output, self.pairing
 
     def __hash__(self) -> int:
         return self._hash  # what is kept for problems is looked up hundreds of times in a plan
@@ -201,7 +213,12 @@ sizes are given for a, b
         }
         padding = (one.within(reaches[one.tensor, one.axis].extent(sizes)) for one in self.padding)
         found = type(self).of(self.spec, sizes, self.dtype, padding, self.constant)
-        return replace(found, vector=self.vector, aligned_output=self.aligned_output)
+        return replace(
+            found,
+            vector=self.vector,
+            aligned_output=self.aligned_output,
+            pairing=self.pairing,
+        )
 
     def with_vector(self, letter: str | None) -> Self:
         """Return the problem with vectors along a letter of the output; None for its last one.
@@ -273,7 +290,8 @@ sizes are given for a, b
         """Floating-point operations: for each point, multiply all operands and add once.
 
         A real multiplication or addition is one, a complex multiplication six and a complex
-        addition two: two operands make 2 per point, or 8 if complex.
+        addition two: two operands make 2 per point, or 8 if complex. So it
+        does for any other pairing, whose operations count as these two.
         """
         multiply, add = (6, 2) if self.dtype.startswith("complex") else (1, 1)
         per_point = (len(self.spec.operands) - 1) * multiply + add
@@ -349,7 +367,8 @@ sizes are given for a, b
         names = ", ".join(self.spec.names[at] for at in self.constant)
         constant = f"constant {names}" if names else ""
         aligned = f"aligned {self.spec.names[0]}" if self.aligned_output else ""
-        parts = (str(self.spec), sizes, self.dtype, padding, constant, aligned)
+        pairing = str(self.pairing or "")
+        parts = (str(self.spec), sizes, self.dtype, padding, constant, aligned, pairing)
         return " ".join(filter(None, parts))
 
 

@@ -208,6 +208,7 @@ NUMBERS = {
         "bench.results.record": "FORMAT",
         "contractions.layer_suites": "FORMAT",
         "contractions.suites": "FORMAT",
+        "contractions.pairing": "MAX_OPERATIONS",
         "kernels.runtime.array_guard": "_AXES _SHAPE _STRIDES _DTYPE _FLAGS _HALF _WRITEABLE",
         "kernels.runtime.box_fields": "*",
         "kernels.runtime.call_fields": "*",

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from string import ascii_letters
 
 from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.pairing import FIRST, SECOND, Pairing
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec, Subscript, Tensor
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, Reduce, Term
+from tilesolve.contractions.statements.values import replace_terms
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``alpha · Σ first · second``: what one plan computes.
+    """``alpha · Σ first · second``, or another pairing: what one plan computes.
 
     `spec` has letters of one character; `letters` pairs them with the statement's. `operands`
     has the array of each operand; one may stand there twice. `alpha` has the numbers and
-    parameters that multiply the sum; None for 1.
+    parameters that multiply the sum; None for 1. `pairing` has what is done with pairs of elements
+    that are not multiplied and added up.
     """
 
     spec: Spec
     operands: tuple[str, ...]
     letters: tuple[tuple[str, str], ...]
     alpha: Term | None = None
+    pairing: Pairing | None = None
 
     def problem(self, computation: Computation) -> Problem:
         """Return it at a computation's extents.
@@ -35,7 +40,11 @@ class Product:
         An array may have more elements than are read: a call takes its first ones then.
         """
         sizes = {short: computation.sizes[letter] for short, letter in self.letters}
-        return Problem.of(self.spec, sizes, computation.output.dtype)
+        found = Problem.of(self.spec, sizes, computation.output.dtype)
+        return replace(found, pairing=self.pairing)
+
+    def __str__(self) -> str:
+        return f"{self.spec} of {self.pairing}" if self.pairing else str(self.spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ class Contraction:
         return sum(one.problem(computation).flops for one in self.products)
 
     def __str__(self) -> str:
-        return " + ".join(str(one.spec) for one in self.products)
+        return " + ".join(map(str, self.products))
 
 
 def find_contraction(
@@ -97,25 +106,62 @@ def _find(stage: Stage) -> Contraction:
         if part == stage.target and beta is None:
             beta = _product(numbers) or Number(1)
         elif isinstance(part, Reduce):
-            if part.name != "add":
-                raise SpecError(f"{part} is no sum")
             scale = _product(numbers)
             scaled = part if scale is None else scale * part
             added = scaled if added is None else added + scaled
-            products += [
-                _make_product(stage, part, inner, _product((*numbers, *own)))
-                for own, inner in _parts(part.term, ())
-            ]
+            products += _make_products(stage, part, numbers)
         else:
             raise SpecError(f"{part} is no sum over letters, nor {stage.target} itself")
     if added is None:
         raise SpecError(f"{stage.term} has no sum over letters")
+    if any(one.pairing and not one.pairing.adds for one in products):
+        _check_alone(stage, added)
     for condition in stage.where:
         for letter in condition.letters:
             missing = [one for one in products if letter not in dict(one.letters).values()]
             if missing:
                 raise SpecError(f"the condition {condition} has {letter!r}, {missing[0].spec} not")
     return Contraction(tuple(products), added, beta)
+
+
+def _check_alone(stage: Stage, reduced: Term) -> None:
+    """Raise `SpecError` unless a reduction that does not add is the whole of a statement."""
+    if stage.term != reduced or not isinstance(reduced, Reduce):
+        raise SpecError(f"{stage.term} is no sum, and no other reduction alone")
+    if any(letter in stage.summed for one in stage.where for letter in one.letters):
+        raise SpecError(f"the region of {reduced} has letters that it runs over")
+
+
+def _make_products(stage: Stage, sum_: Reduce, numbers: tuple[Term, ...]) -> list[Product]:
+    """Return what a reduction is: a product for each that is added up, or else one of pairs."""
+    if sum_.name != "add":
+        return [_make_pairs(stage, sum_, _product(numbers))]
+    parts = list(_parts(sum_.term, ()))
+    try:
+        return [
+            _make_product(stage, sum_, inner, _product((*numbers, *own))) for own, inner in parts
+        ]
+    except SpecError:
+        # A part with one read is a sum of its own, which takes no pairs.
+        if all(len(one.reads) < 2 for _, one in parts):
+            raise
+        with suppress(SpecError):
+            return [_make_pairs(stage, sum_, _product(numbers))]
+        raise
+
+
+def _make_pairs(stage: Stage, reduced: Reduce, alpha: Term | None) -> Product:
+    """Return what a reduction of a term of two elements is, given what multiplies it."""
+    reads, term = reduced.term.reads, reduced.term
+    if len(reads) != 2:
+        raise SpecError(f"{term} reads {len(reads)} elements, pairs are of two")
+    if term.params:
+        raise SpecError(f"{term} has the parameter {term.params[0]}, which pairs have not")
+    own = [set(one.letters) & set(stage.output) for one in reads]
+    if own[0] <= own[1] or own[1] <= own[0]:
+        raise SpecError(f"{reads[0]} and {reads[1]} do not both have letters of their own")
+    pairing = Pairing(reduced.name, replace_terms(term, {reads[0]: FIRST, reads[1]: SECOND}))
+    return replace(_product_of(stage, reduced, term, reads, alpha), pairing=pairing)
 
 
 def _make_product(stage: Stage, sum_: Reduce, term: Term, alpha: Term | None) -> Product:
@@ -128,6 +174,13 @@ def _make_product(stage: Stage, sum_: Reduce, term: Term, alpha: Term | None) ->
     if len(reads) != 2:
         count = "1 operand" if len(reads) == 1 else f"{len(reads)} operands"
         raise SpecError(f"{term} has {count}, a plan has two")
+    return _product_of(stage, sum_, term, reads, alpha)
+
+
+def _product_of(
+    stage: Stage, sum_: Reduce, term: Term, reads: Sequence[Read], alpha: Term | None
+) -> Product:
+    """Return what a reduction of two elements is, given what multiplies it."""
     letters = tuple(dict.fromkeys((*stage.output, *term.letters)))
     for letter in sum_.over:
         if letter not in letters:

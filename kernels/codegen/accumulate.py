@@ -157,7 +157,7 @@ def _sum_steps(
     if sets == 1:
         return total
     for other in others:
-        total = [builder.fadd(x, y) for x, y in zip(total, other, strict=True)]
+        total = [tile.join(x, y) for x, y in zip(total, other, strict=True)]
     done = builder.add(begin, builder.mul(trips, INT64(sets)))
     return vectors.emit_loop(
         builder,
@@ -299,7 +299,8 @@ def multiply_steps(
             for ats, group, of_group in zip(positions, rows, factors, strict=True):
                 for at, parts in zip(ats, of_group, strict=True):
                     row = group()
-                    found[at] = tile.fma(row[0], tile.narrow(parts[0], row[0].type), found[at])
+                    factor = tile.narrow(parts[0], row[0].type)
+                    found[at] = tile.take_in(row[0], factor, found[at])
                     if size == 2:
                         found[at + 1] = tile.fma(row[0], parts[1], found[at + 1])
                         found[at] = tile.fms(row[1], parts[1], found[at])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -46,6 +46,11 @@ class Family:
     source
         The dtype of the operands, where these are halves; else empty. Only lanewise kernels read
         halves in place.
+    pairing
+        What kernels do with a row's and a column's element, as `Pairing` is written; empty where
+        they add up their products.
+    only
+        Vectors and columns of the only tiles wanted; empty for all.
 
     Examples
     --------
@@ -62,9 +67,13 @@ class Family:
     mixed: bool = False
     lanewise: bool = False
     source: str = ""
+    pairing: str = ""
+    only: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, dtype: str, bits: int, registers: int, *, halved: bool = True) -> Family:
+    def of(
+        cls, dtype: str, bits: int, registers: int, *, halved: bool = True, pairing: str = ""
+    ) -> Family:
         """Return the family for a machine's vectors.
 
         Kernels with halved vectors are made where they save time, unless they are not wanted.
@@ -78,7 +87,15 @@ class Family:
             raise MachineError(f"vectors of {bits} bits: kernels are made for 128, 256 and 512")
         group, halved = dtypes.panel_columns(dtype, registers), halved and halves(dtype, bits)
         source = dtype if is_half(dtype) else ""
-        found = cls(summed_dtype(dtype), bits, min(registers, 32), group, halved, source=source)
+        found = cls(
+            summed_dtype(dtype),
+            bits,
+            min(registers, 32),
+            group,
+            halved,
+            source=source,
+            pairing=pairing,
+        )
         if not found.tiles:
             raise MachineError(f"{registers} vector registers hold no register tile of {dtype}")
         return found
@@ -94,33 +111,23 @@ class Family:
 
     @property
     def tiles(self) -> tuple[tuple[int, int], ...]:
-        """Groups of rows and columns of every tile that fits the registers."""
-        return dtypes.register_tiles(self.dtype, self.registers)
+        """Groups of rows and columns of every tile that fits the registers, or is wanted."""
+        return self.only or dtypes.register_tiles(self.dtype, self.registers)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """All microkernels."""
         kinds = [(True, False), (False, False), (True, True)]
+        common = partial(Shape, self.dtype, self.bits, group=self.group, pairing=self.pairing)
         if self.mixed:
-            return tuple(
-                Shape(self.dtype, self.bits, *sides, self.group, packed=True, mixed=True)
-                for sides in self.tiles
-            )
+            return tuple(common(*sides, packed=True, mixed=True) for sides in self.tiles)
         if self.lanewise:
             return tuple(
-                Shape(
-                    self.dtype,
-                    self.bits,
-                    *sides,
-                    self.group,
-                    packed=False,
-                    lanewise=True,
-                    source=self.source,
-                )
+                common(*sides, packed=False, lanewise=True, source=self.source)
                 for sides in self.tiles
             )
         return tuple(
-            Shape(self.dtype, self.bits, *sides, self.group, packed, halved)
+            common(*sides, packed=packed, halved=halved)
             for packed, halved in kinds
             if (self.halved or not halved) and (packed or not self.source)
             for sides in self.tiles

@@ -109,6 +109,9 @@ class Shape:
         read in place.
     source
         The dtype of the operands of lanewise kernels, where these are halves; else empty.
+    pairing
+        What it does with a row's and a column's element, as `Pairing` is written; empty where it
+        adds up their products.
 
     Examples
     --------
@@ -127,6 +130,7 @@ class Shape:
     mixed: bool = False
     lanewise: bool = False
     source: str = ""
+    pairing: str = ""
 
     @property
     def name(self) -> str:
@@ -134,6 +138,7 @@ class Shape:
         kind = "halved" if self.halved else "packed" if self.packed else "placed"
         kind = "mixed" if self.mixed else "lanewise" if self.lanewise else kind
         dtype = self.source or self.dtype
+        kind = f"{self.pairing} {kind}".lstrip()
         return f"{kind}_{dtype}_{self.bits}_{self.vectors}x{self.columns}_{self.group}"
 
     @property

@@ -256,7 +256,9 @@ def _column_writer(tile: TileEmitter, mode: Mode) -> Callable[[int, list[list[ir
 def _add_to_c(
     tile: TileEmitter, beta: list[ir.Value], old: list[ir.Value], new: list[ir.Value]
 ) -> list[ir.Value]:
-    """Return ``beta * old + new``."""
+    """Return ``beta * old + new``, or what a reduction that adds nothing makes of both."""
+    if tile.pairs and not tile.pairs.pairing.adds:
+        return [tile.join(x, y) for x, y in zip(old, new, strict=True)]
     found = [tile.fma(beta[0], x, y) for x, y in zip(old, new, strict=True)]
     if tile.parts == 2:
         found[0] = tile.fms(beta[1], old[1], found[0])
@@ -377,8 +379,10 @@ def _scatter(tile: TileEmitter, scratch: ir.Value, mode: ir.Value) -> None:
 def _add_element(
     tile: TileEmitter, beta: list[ir.Value], old: list[ir.Value], new: list[ir.Value]
 ) -> list[ir.Value]:
-    """Return ``beta * old + new`` for a single element."""
+    """Return the same for a single element."""
     builder = tile.builder
+    if tile.pairs and not tile.pairs.pairing.adds:
+        return [tile.join(x, y) for x, y in zip(old, new, strict=True)]
     found = [builder.fadd(builder.fmul(beta[0], x), y) for x, y in zip(old, new, strict=True)]
     if tile.parts == 2:
         found[0] = builder.fsub(found[0], builder.fmul(beta[1], old[1]))

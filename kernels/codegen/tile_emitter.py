@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Self
 
 from llvmlite import ir
 
+from tilesolve.kernels.codegen.pairs import Pairs
 from tilesolve.kernels.codegen.shape import FIELDS, Shape
 from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.half_precision import load_kind, widen
@@ -41,6 +43,8 @@ class TileEmitter:
         Real numbers of an element.
     ordered
         Whether the kernel is kept in the written order.
+    pairs
+        What is done with pairs of elements; None where their products are added up.
 
     Examples
     --------
@@ -66,6 +70,7 @@ class TileEmitter:
         elif shape.halved:
             self.kinds[-1] = half
         self.ordered = shape.bits <= native
+        self.pairs = Pairs.of(shape.pairing, shape.dtype)
         self._fields: dict[str, ir.Value] = {}
 
     def with_fields(self, fields: Mapping[str, ir.Value]) -> Self:
@@ -131,7 +136,8 @@ class TileEmitter:
     def zero_sums(self) -> list[ir.Value]:
         """Return the sums before the first step."""
         repeated = self.shape.columns * self.parts
-        return [ir.Constant(kind, None) for kind in self.kinds for _ in range(repeated)]
+        begin = self.pairs.identity if self.pairs else partial(ir.Constant, constant=None)
+        return [begin(kind) for kind in self.kinds for _ in range(repeated)]
 
     def narrow(self, value: ir.Value, kind: ir.VectorType) -> ir.Value:
         """Return the first lanes of a vector, as many as a type has."""
@@ -153,6 +159,16 @@ class TileEmitter:
             ]
             groups = groups[len(pieces) :]
         return found
+
+    def take_in(self, row: ir.Value, column: ir.Value, found: ir.Value) -> ir.Value:
+        """Return what was found together with one more pair: mostly ``row * column + found``."""
+        if self.pairs is None:
+            return self.fma(row, column, found)
+        return self.pairs.take_in(self.builder, row, column, found)
+
+    def join(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """Return what two sets of pairs give together: mostly ``x + y``."""
+        return self.pairs.join(self.builder, x, y) if self.pairs else self.builder.fadd(x, y)
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """Return ``x * y + z``."""

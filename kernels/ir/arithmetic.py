@@ -214,12 +214,12 @@ def _greatest(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir
 
 
 def _extreme(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value], symbol: str) -> ir.Value:
-    x, y = args
+    x, y = reversed(args) if isinstance(args[1], ir.Constant) else args
     if dtype == "bool":
         return builder.and_(x, y) if symbol == "<" else builder.or_(x, y)
-    if real(dtype):  # the second one is chosen where it is NaN
+    if real(dtype):  # the second one is chosen where it is NaN; a constant is not
         found = builder.select(builder.fcmp_ordered(symbol, x, y), x, y)
-        return builder.select(builder.fcmp_unordered("uno", x, x), x, found)
+        return builder.select(builder.fcmp_ordered("ord", x, x), found, x)
     compares = builder.icmp_signed if signed(dtype) else builder.icmp_unsigned
     return builder.select(compares(symbol, x, y), x, y)
 

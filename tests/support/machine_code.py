@@ -117,7 +117,7 @@ def build_once(family, shapes=None, cpu=None):
 
 
 @cache
-def load_kernels(dtype, bits, plain=False):
+def load_kernels(dtype, bits, plain=False, pairing=""):
     """Return the packing kernels of a family, and some microkernels of all kinds, compiled once.
 
     Parameters
@@ -125,8 +125,10 @@ def load_kernels(dtype, bits, plain=False):
     plain
         Without what this CPU has beyond every other of its architecture: LLVM then makes wide
         vectors of narrow ones, and FMAs of multiplications and additions.
+    pairing
+        What they do with pairs of elements in place of adding up their products.
     """
-    family = Family.of(dtype, bits, WIDTHS[bits])
+    family = Family.of(dtype, bits, WIDTHS[bits], pairing=pairing)
     sides = {
         (groups, min(columns, family.max_columns(groups)))
         for groups, columns in ((1, 1), (1, 99), (2, 5), (3, 99), (4, 3))

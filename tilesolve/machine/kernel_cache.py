@@ -42,8 +42,8 @@ def clear() -> int:
     return remove_files(code_folder(), "*.o")
 
 
-def family_of(dtype: str, machine: Machine) -> Family:
-    """Return the family that plans of a dtype run with.
+def family_of(dtype: str, machine: Machine, pairing: str = "") -> Family:
+    """Return the family that plans of a dtype run with, and of a pairing of rows and columns.
 
     Examples
     --------
@@ -51,7 +51,8 @@ def family_of(dtype: str, machine: Machine) -> Family:
     256
     """
     halved = machine.uses_half_vectors(dtype)
-    return Family.of(dtype, machine.vector_bits, machine.vector_registers, halved=halved)
+    bits, registers = machine.vector_bits, machine.vector_registers
+    return Family.of(dtype, bits, registers, halved=halved, pairing=pairing)
 
 
 def start_compiling(family: Family, *, packed: bool) -> None:

@@ -22,7 +22,13 @@ from tilesolve.nests.solutions import (
     NestSolution,
     SolvedNest,
 )
-from tilesolve.nests.split import split_periods, split_scans, split_searches, split_sums
+from tilesolve.nests.split import (
+    count_in_reals,
+    split_periods,
+    split_scans,
+    split_searches,
+    split_sums,
+)
 from tilesolve.system.first_use import tell_of_planning
 
 
@@ -96,13 +102,23 @@ def _solve(request: NestRequest) -> tuple[NestSolution, ...]:
     return ()
 
 
-def solve_contraction(request: NestRequest) -> Iterator[ContractionSolution | BlockSolution]:
-    """Yield a statement as a contraction that is large enough, or asked for; a region in blocks."""
+def solve_contraction(request: NestRequest) -> Iterator[NestSolution]:
+    """Yield a statement as a contraction that is large enough, or asked for; a region in blocks.
+
+    What counts comparisons is one that is cast in the end.
+    """
     stage, computation = request.statement, request.computation
     contraction, reason = find_contraction(stage, computation.dtypes)
     if stage.where and not computation.points(stage):
         contraction, reason = None, "there is nothing to compute"
     asked = request.route == "contraction"
+    if contraction is None and (parts := count_in_reals(computation)):
+        first, last = parts.stages
+        found = tuple(solve_contraction(request.of(parts, first)))
+        yield from found
+        if found:
+            yield choose_loops(request.of(parts, last))
+        return
     if contraction is None:
         if asked:
             raise PlanError(f"{stage} is no contraction: {reason}")

@@ -9,8 +9,9 @@ from tilesolve.constants.policy import ACCUMULATORS_GAIN, MOST_DEFAULT_COLUMNS
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import lane_is_last
 from tilesolve.kernels.dtypes import lanes, register_tiles
+from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.costs import Costs
-from tilesolve.machine.microkernel import Microkernel
+from tilesolve.machine.microkernel import Microkernel, default_microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 
@@ -76,10 +77,29 @@ def lanewise_tile(usual: Microkernel, problem: Problem, costs: Costs) -> Microke
     in_order = all(lane_is_last(problem, tensor) for tensor in (1, 2))
     return replace(
         usual,
-        efficiency=1 / costs.lanewise_slowdown,
+        efficiency=usual.efficiency / costs.lanewise_slowdown,
         window_cycles=costs.window_cycles if in_order else costs.pack_cycles,
         in_place_rows_cycles=0.0,
         in_place_columns_cycles=0.0,
         in_place_rows_slowdown=1.0,
         in_place_columns_slowdown=1.0,
     )
+
+
+def usual_microkernel(problem: Problem, machine: Machine) -> Microkernel:
+    """Return the default microkernel at the rate of a problem's pairs."""
+    usual = default_microkernel(machine, problem.dtype)
+    if problem.pairing is None:
+        return usual
+    return replace(usual, efficiency=usual.efficiency / problem.pairing.instructions)
+
+
+def measured_tiles(problem: Problem, machine: Machine) -> Catalogue | None:
+    """Return the measured microkernels, with steps as long as a problem's pairs take.
+
+    Each of their instructions takes as long as an FMA.
+    """
+    catalogue = machine.catalogue(problem.dtype)
+    if catalogue is None or problem.pairing is None:
+        return catalogue
+    return catalogue.faster(1 / problem.pairing.instructions)

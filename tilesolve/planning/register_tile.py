@@ -17,12 +17,17 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import shared_lane
 from tilesolve.kernels.dtypes import lanes, panel_columns
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, product_cycles
-from tilesolve.machine.microkernel import Microkernel, default_microkernel, measured_microkernel
+from tilesolve.machine.microkernel import Microkernel, measured_microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.lines import run_of, run_waste
 from tilesolve.model.pages import has_aliased_lines, runs_of
-from tilesolve.planning.fitted_tile import fit_tile, lanewise_tile
+from tilesolve.planning.fitted_tile import (
+    fit_tile,
+    lanewise_tile,
+    measured_tiles,
+    usual_microkernel,
+)
 from tilesolve.planning.letter_boxes import shape_box
 from tilesolve.planning.prefetch import is_packed_late
 
@@ -61,11 +66,11 @@ def choose_register_tile(
     >>> [choose_register_tile(problem, m).columns for m in (machine, measured)]
     [6, 12]
     """
-    usual, costs = default_microkernel(machine, problem.dtype), machine.costs
+    usual, costs = usual_microkernel(problem, machine), machine.costs
     if shared_lane(problem):
         return lanewise_tile(usual, problem, costs)
     small = fits_second_cache(problem, machine)
-    catalogue = machine.catalogue(problem.dtype)
+    catalogue = measured_tiles(problem, machine)
     if catalogue is None:
         usual = fit_tile(usual, problem, machine)
         return usual.scale_reading(costs.near_share) if small else usual
@@ -106,9 +111,9 @@ def microkernel_of(problem: Problem, machine: Machine, cells: Mapping[Sides, int
     """
     largest = max(cells)
     group = lanes(problem.dtype, machine.vector_bits)
-    catalogue = machine.catalogue(problem.dtype)
+    catalogue = measured_tiles(problem, machine)
     if catalogue is None:
-        usual = default_microkernel(machine, problem.dtype)
+        usual = usual_microkernel(problem, machine)
         usual = replace(usual, rows=largest[0] * group, columns=largest[1])
         near = fits_second_cache(problem, machine)
         return usual.scale_reading(machine.costs.near_share) if near else usual

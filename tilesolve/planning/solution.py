@@ -321,7 +321,8 @@ def count_partials(problem: Problem, split: str | None, threads: int) -> int:
 def divisible_sums(problem: Problem, threads: int) -> tuple[str, ...]:
     """Return the sums that threads may divide: none if partial outputs would be large.
 
-    None of halves either: their partial outputs would be rounded before they are added.
+    None of halves either: their partial outputs would be rounded before they are added. And none
+    where values are not added up.
 
     Examples
     --------
@@ -331,7 +332,8 @@ def divisible_sums(problem: Problem, threads: int) -> tuple[str, ...]:
     ()
     """
     output, *operands = problem.bytes
-    if is_half(problem.dtype) or (threads - 1) * output > PARTIAL_OUTPUTS_SHARE * sum(operands):
+    added = not is_half(problem.dtype) and (problem.pairing is None or problem.pairing.adds)
+    if not added or (threads - 1) * output > PARTIAL_OUTPUTS_SHARE * sum(operands):
         return ()
     return tuple(i for i in problem.sizes if i not in problem.spec.output.letters)
 

@@ -21,8 +21,9 @@ def make_executor(solution: Solution) -> Executor:
     if not _executor_types:
         from tilesolve.machine.kernel_cache import family_of, start_compiling
 
-        family = family_of(solution.problem.dtype, solution.machine)
-        start_compiling(family, packed=_packs_columns(solution))
+        if solution.problem.pairing is None:
+            family = family_of(solution.problem.dtype, solution.machine)
+            start_compiling(family, packed=_packs_columns(solution))
         from tilesolve.running.execution import Executor
 
         _executor_types.append(Executor)

@@ -15,6 +15,7 @@ from tilesolve.contractions.epilogue import OWN, Epilogue
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.padding import Padding
+from tilesolve.contractions.pairing import Pairing
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
@@ -184,6 +185,7 @@ def _write_problem(problem: Problem) -> dict[str, Any]:
         "padding": [asdict(one) for one in problem.padding],
         "constant": list(problem.constant),
         "aligned_output": problem.aligned_output,
+        **({"pairing": str(problem.pairing)} if problem.pairing else {}),
     }
 
 
@@ -191,7 +193,9 @@ def _read_problem(data: Mapping[str, Any]) -> Problem:
     padding = (Padding(**one) for one in data["padding"])
     found = Problem.of(data["spec"], data["sizes"], data["dtype"], padding, data["constant"])
     # Older files do not have it, and were planned for outputs amid lines.
-    return replace(found, aligned_output=data.get("aligned_output", False))
+    aligned, pairing = data.get("aligned_output", False), data.get("pairing")
+    paired = Pairing.parse(pairing) if pairing else None
+    return replace(found, aligned_output=aligned, pairing=paired)
 
 
 CODECS: Mapping[type, Codec] = {

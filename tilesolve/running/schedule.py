@@ -72,6 +72,14 @@ class Box:
         """Return the most bytes of a packed segment of an operand, given those of one k."""
         return packed_bytes(self.panels[side], self.batches[side], self.sums[side], step)
 
+    @property
+    def tile_sides(self) -> tuple[set[int], set[int]]:
+        """The vectors, and the columns, that its register tiles have."""
+        rows = self.tables[ROWS]
+        high = rows[rows[table_fields.GROUPS] :][: self.register_tiles(ROWS) + 1]
+        wide = self.axes[COLUMNS].bounds[0]
+        return set(np.diff(high).tolist()), set(np.diff(wide).tolist())
+
     def register_tiles(self, role: int) -> int:
         """Return how many register tiles a role has."""
         return len(self.axes[role].bounds[0]) - 1

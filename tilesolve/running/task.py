@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -114,10 +115,11 @@ class Task:
         operands
             Bytes along each letter, of each of the epilogue's operands.
         """
-        family = family_of(problem.dtype, solution.machine)
         tensors = solution.problem.spec.tensors
         given = [tensor.strides(steps) for tensor, steps in zip(tensors, strides, strict=True)]
         policy = policy_of(solution, problem, given, prepared)
+        pairing = problem.pairing and str(problem.pairing.of_operand(policy.rows_operand))
+        family = family_of(problem.dtype, solution.machine, pairing or "")
         windows = lay_out_windows(solution.problem, problem, policy, strides)
         block = SumBlock.of(problem, policy)
         output, *read = read_strides(policy, windows)
@@ -131,7 +133,7 @@ class Task:
         longest = max(box.axes[SUMS].size for box in boxes.tables)
         sizes = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
-        state = _state(schedule)
+        state = _state(schedule, boxes)
         rows = policy.rows_operand
         in_order = given[0], given[1 + rows], given[2 - rows]
         bases = [_distance(start, of) + _distance(policy.last, of) for of in in_order]
@@ -370,9 +372,13 @@ def _add_turning(state: Integers) -> None:
     state[fields.LAY_OUT_TRANSPOSED : fields.KERNELS] = addresses()
 
 
-def _state(schedule: Schedule) -> Integers:
+def _state(schedule: Schedule, boxes: Boxes) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
     family, dtype, policy = schedule.family, schedule.problem.dtype, schedule.policy
+    if family.pairing:  # there are too many pairings to compile more than is run
+        high, wide = zip(*(box.tile_sides for box in boxes.tables), strict=True)
+        sides = tuple(product(sorted(set().union(*high)), sorted(set().union(*wide))))
+        family = replace(family, only=sides)
     packed = [bool(policy.prepared[side] or schedule.packed[side]) for side in (ROWS, COLUMNS)]
     if shared_lane(schedule.problem):
         family = replace(family, lanewise=True)

@@ -11,7 +11,10 @@ from machine_code import NOWHERE, WIDTHS, GuardedMemory, call, list_plain, load_
 from turns import WHOLE, in_turn
 
 from tilesolve.constants.tuning import INTERLEAVED_STEPS_OF_3_VECTORS, MIN_STEPS_TO_PREFETCH_C
+from tilesolve.contractions.pairing import FIRST, SECOND, Pairing
 from tilesolve.contractions.problem import DTYPES
+from tilesolve.contractions.statements.operations import OPERATIONS, identity
+from tilesolve.contractions.statements.values import evaluate_term
 from tilesolve.kernels.codegen import accumulate, object_code
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.microkernel import advanced_fields
@@ -289,6 +292,31 @@ def product(a, b):
     return np.einsum("rk,crk->rc", a, b) if b.ndim == 3 else a @ b.T
 
 
+def paired(shape, a, b, old):
+    """Return what a kernel of other pairs finds, given what is in C if it adds to that."""
+    pairing = Pairing.parse(shape.pairing)
+    first, second = a[:, None], b.transpose(1, 0, 2) if b.ndim == 3 else b[None]
+    values = evaluate_term(pairing.term, {FIRST: first, SECOND: second})
+    begin = identity(pairing.reduction, shape.dtype) if old is None else old
+    function = OPERATIONS[pairing.reduction].function
+    return function(
+        function.reduce(values, 2, initial=identity(pairing.reduction, shape.dtype)), begin
+    )
+
+
+def draw_pairs(generator, shape, rows, steps):
+    """Return rows and columns of few different numbers; extremes also have some that are none."""
+    a, b = (
+        generator.integers(-4, 5, size).astype(shape.dtype) / 4
+        for size in ((rows, steps), (shape.columns, *[rows] * shape.lanewise, steps))
+    )
+    if shape.pairing.startswith(("minimum", "maximum")) and a.size and b.size:
+        for values in (a, b):
+            strange = generator.choice([np.nan, -np.nan, np.inf, -np.inf, -0.0])
+            values.flat[generator.integers(values.size)] = strange
+    return a, b
+
+
 def factor(name, value, shape):
     """Return the fields of a factor."""
     value = np.asarray(value, shape.dtype if shape.complex else shape.real)
@@ -337,6 +365,62 @@ def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
         memory.offsets(places, found.itemsize)
     ]
     untouched[memory.offsets(targets, 1)] = memory.bytes[memory.offsets(targets, 1)]
+    assert np.array_equal(untouched, memory.bytes)
+
+
+PAIRINGS = (
+    "maximum(a + b)",
+    "minimum(a - 2 * b)",
+    "maximum(abs(a - b))",
+    "add(abs(a - b))",
+    "add(max(a + b, 0))",
+    "add({}(a < b))",
+    "multiply(a - b)",
+    "maximum(where(a < b, a, 0.5))",
+)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize(
+    ("dtype", "bits", "plain"),
+    [("float32", 512, False), ("float64", 256, False), ("float32", 128, True)],
+)
+def test_other_pairs(dtype, bits, plain, pairing):
+    """All kinds and modes; only sums are scaled, and extremes keep NaN as numpy's do."""
+    pairing = pairing.format(dtype)
+    _, shapes, kernels = load_kernels(dtype, bits, plain, pairing)
+    generator = np.random.default_rng(bits)
+    for number, shape in enumerate(shapes):
+        modes = [mode for mode in Mode if not (shape.halved and mode <= Mode.STREAM_PIECES)]
+        for mode in modes:
+            steps = COUNTS[(number + mode) % len(COUNTS)]
+            missing = missing_at_least(shape) if mode >= Mode.PART else 0
+            check_pairs(generator, kernels, shape, mode, steps, shape.rows - missing)
+
+
+def check_pairs(generator, kernels, shape, mode, steps, rows):
+    """Call a kernel of other pairs once; all numbers that it finds are exact."""
+    memory, edges = GuardedMemory(), dict.fromkeys("abc")
+    edges[generator.choice(list("abc"))] = generator.choice(["first", "last"])
+    steps = min(steps, MOST_LANEWISE_STEPS)
+    a, b = draw_pairs(generator, shape, rows, steps)
+    places, fields = output(memory, generator, shape, mode, rows, edges["c"])
+    fields |= operands(memory, generator, shape, a, b, edges)
+    fields = ALONE | fields | {"k": steps, "rows": rows, "mode": int(mode)}
+    fields |= factor("alpha", 1, shape) | factor("beta", 1, shape)
+    old = None
+    if mode in ADDING:
+        old = generator.integers(-4, 5, places.shape).astype(shape.dtype)
+        memory.scatter(places, old)
+    lines, _, targets = waiting_lines(memory, generator, shape, steps)
+    frame = memory.frame(FIELDS, fields | lines)
+    untouched = memory.bytes.copy()
+    call(kernels, shape.name, frame)
+    with np.errstate(invalid="ignore"):
+        expected = paired(shape, a, b, old)
+    np.testing.assert_array_equal(memory.gather(places, shape.dtype), expected)
+    for written in (memory.offsets(places, expected.itemsize), memory.offsets(targets, 1)):
+        untouched[written] = memory.bytes[written]
     assert np.array_equal(untouched, memory.bytes)
 
 
