@@ -211,6 +211,43 @@ class Regions:
         }
         return first, last
 
+    def trips(self, letter: str, sliding: Iterable[str]) -> dict[str, Span]:
+        """Return what each trip of a loop over a letter of the root computes, by stages.
+
+        Parameters
+        ----------
+        letter
+            Of the root. Stages of which no axis follows it are left out.
+        sliding
+            Stages that are kept from one trip to the next: a trip computes what the one before
+            has not. All others compute what those that read them need in this trip.
+
+        Examples
+        --------
+        >>> from tilesolve.contractions.statements.computation import bind_stages
+        >>> from tilesolve.contractions.statements.parse import parse_stages
+        >>> stages = parse_stages("b[y] = I[y]" + chr(10) + "o[u] = b[u] + b[u+2]")
+        >>> regions = find_regions(bind_stages(stages, {"y": 10, "u": 8}))
+        >>> [str(regions.trips("u", found)["b"].low) for found in ([], ["b"])]
+        ['u', 'u+2']
+        """
+        kept, found = frozenset(sliding), dict[str, Span]()
+        before = {letter: Ends(*[Affine.letter(letter) - 1] * 2)}
+        for stage in reversed(self.stages):
+            own = self.letter_of(stage, letter)
+            if own is None:
+                continue
+            span = self.spans[stage][own]
+            if stage == self.root or stage not in kept:
+                first = [self._needed(use, own, letter, found) for use in self._uses_of(stage)]
+                low = _extreme([one.low for one in first], min) if first else span.low
+                found[stage] = Span(span.low if low is None else low, span.high, span.extent)
+                continue
+            done = Ends(span.high, span.high).within(before).high
+            assert done is not None
+            found[stage] = Span(done + 1, span.high, span.extent)
+        return found
+
     def ring_rows(self, stage: str, letter: str, rows: int, sliding: Iterable[str]) -> int:
         """Return how many rows of a ring are in use at once.
 
@@ -223,26 +260,23 @@ class Regions:
         rows
             How many of its values each trip of that loop has.
         sliding
-            Stages that are computed in the loop and kept from one trip to the next. All others
-            that read the stage need all rows of theirs anew in each trip.
+            Stages that are kept from one trip to the next.
         """
-        own, kept = self._follower(stage, letter), frozenset(sliding)
+        own, trips = self.follower(stage, letter), self.trips(letter, sliding)
+        high = self.spans[stage][own].high
         found = 1
-        for use in self.uses:
-            if use.producer != stage:
-                continue
-            span = use.spans[list(self.spans[stage]).index(own)]
+        for use in self._uses_of(stage):
+            first = self._needed(use, own, letter, trips).low
             for value in range(self.period):
-                latest = self.spans[stage][own].high.at({letter: value + rows - 1})
-                first = self._first_row(use.consumer, letter, value, use.consumer in kept)
-                found = max(found, latest - _at_end(span.low, first) + 1)
+                latest = high.at({letter: value + rows - 1})
+                found = max(found, latest - first.at({letter: value}) + 1)
         return min(found, self.spans[stage][own].extent)
 
     def warm_up(self, letter: str, rows: int, sliding: Iterable[str]) -> int:
         """Return how far before a strip its loop begins, so that rings hold what it needs then."""
         most = 0
         for stage in sliding:
-            span = self.spans[stage][self._follower(stage, letter)]
+            span = self.spans[stage][self.follower(stage, letter)]
             for value in range(self.period):
                 trips = 0
                 first = span.low.at({letter: value})
@@ -251,25 +285,33 @@ class Regions:
                 most = max(most, trips * rows)
         return most
 
-    @property
-    def period(self) -> int:
-        """How far the root goes until all ends of all regions lie as before."""
-        return lcm(*(span.period for spans in self.spans.values() for span in spans.values()))
-
-    def _follower(self, stage: str, letter: str) -> str:
+    def follower(self, stage: str, letter: str) -> str:
         """Return the letter of a stage that follows one of the root; raise if there is none."""
         found = self.letter_of(stage, letter)
         if found is None:
             raise SpecError(f"no axis of {stage} alone follows {letter} of {self.root}")
         return found
 
-    def _first_row(self, consumer: str, letter: str, value: int, kept: bool) -> dict[str, int]:
-        """Return the first row that a consumer computes in a trip that begins at a value."""
-        own = self._follower(consumer, letter)
-        span = self.spans[consumer][own]
-        if kept or consumer == self.root:
-            return {own: span.high.at({letter: value - 1}) + 1}
-        return {own: span.low.at({letter: value})}
+    def readers(self, stage: str) -> tuple[str, ...]:
+        """Return the stages that read one."""
+        return tuple(use.consumer for use in self._uses_of(stage))
+
+    @property
+    def period(self) -> int:
+        """How far the root goes until all ends of all regions lie as before."""
+        return lcm(*(span.period for spans in self.spans.values() for span in spans.values()))
+
+    def _uses_of(self, stage: str) -> list[Use]:
+        return [use for use in self.uses if use.producer == stage]
+
+    def _needed(self, use: Use, own: str, letter: str, trips: Mapping[str, Span]) -> Span:
+        """Return what a trip's rows of a consumer need of a letter of a producer."""
+        spans = dict(self.spans[use.consumer])
+        follower = self.letter_of(use.consumer, letter)
+        if follower is not None and use.consumer in trips:
+            spans[follower] = trips[use.consumer]
+        axis = list(self.spans[use.producer]).index(own)
+        return _follow(use.spans[axis], spans, self.spans[use.producer][own].extent)
 
 
 def find_regions(computation: Computation, root: str | None = None) -> Regions:
@@ -378,10 +420,3 @@ def _extreme(positions: Sequence[Affine], choose: Callable[[Iterable[int]], int]
     if len(slopes) > 1:
         return None
     return Affine.of(slopes.pop(), choose(one.offset * k for one, k in wide), divisor)
-
-
-def _at_end(position: Affine, point: Mapping[str, int]) -> int:
-    """Return a position whose letters have values; what it has of others is none."""
-    missing = dict.fromkeys(position.letters, 0)
-    found: int = position.at({**missing, **point})
-    return found
