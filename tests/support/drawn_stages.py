@@ -1,10 +1,13 @@
 """Drawn graphs of stages on two axes: stencils, halved and doubled grids, several consumers."""
 
+import numpy as np
 from hypothesis import strategies as st
 
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read, Reduce
+from tilesolve.nests.group_trees import Grouping, Level
+from tilesolve.nests.shapes import over
 
 
 @st.composite
@@ -64,3 +67,42 @@ def draw_stages(draw, most=5, largest=14, scales=True, dtypes=("float32", "uint1
 
 def _has(read, letter):
     return letter is not None and any(letter in one.letters for one in read.subscripts)
+
+
+@st.composite
+def draw_group(draw, computation, threads=1):
+    """Draw how stages run together: rings, tiles that overlap, and arrays of their own."""
+    root = computation.stages[-1]
+    y, x = root.output_letters()
+    sizes = computation.sizes
+    rows = draw(st.integers(1, 3))
+    loops = [over(y, draw(st.integers(1, sizes[y])), "threads" if threads > 1 else "serial")]
+    if draw(st.booleans()):
+        loops.append(over(x, draw(st.integers(1, sizes[x]))))
+    if draw(st.booleans()) and rows < loops[0].step:
+        loops.append(over(y, rows))
+    if len({(one.letter, one.step) for one in loops}) < len(loops):
+        loops.pop()
+    levels = {root.name: Level(len(loops), len(loops))}
+    for stage in reversed(computation.stages[:-1]):
+        readers = [
+            levels[one.name]
+            for one in computation.stages
+            if any(read.array == stage.name for read in one.reads)
+        ]
+        most = min(one.computed for one in readers)
+        computed = draw(st.integers(0, most))
+        kept = max(computed - draw(st.integers(0, 1)), min(computed, 1))
+        levels[stage.name] = Level(computed, kept)
+    del levels[root.name]
+    return Grouping(tuple(loops), levels, rows)
+
+
+def fill(computation, seed=0):
+    """Arrays of small numbers for the inputs of a computation, by name."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name in computation.inputs:
+        info = computation.array(name)
+        found[name] = rng.integers(0, 7, info.shape).astype(info.dtype)
+    return found

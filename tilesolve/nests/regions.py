@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from math import lcm
+from math import gcd, lcm
 from typing import Any
 
 import numpy as np
@@ -248,7 +248,9 @@ class Regions:
             found[stage] = Span(done + 1, span.high, span.extent)
         return found
 
-    def ring_rows(self, stage: str, letter: str, rows: int, sliding: Iterable[str]) -> int:
+    def ring_rows(
+        self, stage: str, letter: str, rows: int, sliding: Iterable[str], grid: int = 1
+    ) -> int:
         """Return how many rows of a ring are in use at once.
 
         Parameters
@@ -261,23 +263,25 @@ class Regions:
             How many of its values each trip of that loop has.
         sliding
             Stages that are kept from one trip to the next.
+        grid
+            What the first values of trips are multiples of.
         """
         own, trips = self.follower(stage, letter), self.trips(letter, sliding)
         high = self.spans[stage][own].high
         found = 1
         for use in self._uses_of(stage):
             first = self._needed(use, own, letter, trips).low
-            for value in range(self.period):
+            for value in range(0, self.period, gcd(grid, self.period)):
                 latest = high.at({letter: value + rows - 1})
                 found = max(found, latest - first.at({letter: value}) + 1)
         return min(found, self.spans[stage][own].extent)
 
-    def warm_up(self, letter: str, rows: int, sliding: Iterable[str]) -> int:
+    def warm_up(self, letter: str, rows: int, sliding: Iterable[str], grid: int = 1) -> int:
         """Return how far before a strip its loop begins, so that rings hold what it needs then."""
         most = 0
         for stage in sliding:
             span = self.spans[stage][self.follower(stage, letter)]
-            for value in range(self.period):
+            for value in range(0, self.period, gcd(grid, self.period)):
                 trips = 0
                 first = span.low.at({letter: value})
                 while span.high.at({letter: value - trips * rows - 1}) + 1 > first:
