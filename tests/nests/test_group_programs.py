@@ -2,17 +2,18 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.drawn_stages import draw_group, draw_stages, fill
-from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.errors import PlanError, SpecError
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs import compiled_program
 from tilesolve.kernels.programs.compiled_program import compile_program
 from tilesolve.kernels.programs.interpreter import interpret
+from tilesolve.kernels.programs.printer import print_program
 from tilesolve.machine.model import Machine
 from tilesolve.nests.group_trees import Grouping, Level, group_tree
 from tilesolve.nests.groups import Group, holds_rings
@@ -50,3 +51,77 @@ def test_groups_compute_what_stages_do_and_as_often_as_regions_say(data):
         stage = computation.stages[at]
         sums = [computation.sizes[x] for x in stage.summed if stage.reduction is not None]
         assert found.computes[at] == one.points() * int(np.prod(sums, dtype=int))
+
+
+@pytest.fixture
+def guarded(monkeypatch):
+    """Arenas amid bytes that nothing writes: a function that says whether all are as they were."""
+    guards = []
+
+    def allocate(size):
+        whole = np.full(size + 2 * GUARD, 0x5A, np.uint8)
+        begin = -whole.ctypes.data % 64
+        arena = whole[begin + GUARD - 64 : begin + GUARD - 64 + size]
+        guards.append((whole, begin + GUARD - 64, size))
+        return arena
+
+    monkeypatch.setattr(compiled_program.buffers, "allocate", allocate)
+
+    def intact():
+        return all(
+            (whole[:begin] == 0x5A).all() and (whole[begin + size :] == 0x5A).all()
+            for whole, begin, size in guards
+        )
+
+    return intact
+
+
+GUARD = 1024
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_groups_give_the_bits_of_stages_one_by_one(guarded, data):
+    """Compiled, by any vectors and threads: what is kept where changes no bit."""
+    threads = data.draw(st.integers(1, 2))
+    computation, _, program = drawn(data, threads, largest=40)
+    arrays = fill(computation)
+    request = NestRequest(computation, MACHINE, threads)
+    apart = write_program(computation, group_tree(request, Grouping((), {})))
+    bits = data.draw(st.sampled_from([128, 256, 512]))
+    found = []
+    for one in (program, apart):
+        out = np.full(computation.output.shape, 113, computation.output.dtype)
+        compile_program(one, bits=bits).run(
+            {**arrays, computation.output.name: out}, threads=threads
+        )
+        found.append(out)
+    assert found[0].tobytes() == found[1].tobytes()
+    assert guarded()
+
+
+def test_blur_slides_in_three_rows():
+    """The example of the design: two rows at a time need one row more."""
+    text = "bx[y,x] = I[y,x] + I[y,x+1] + I[y,x+2]\nby[u,v] = bx[u,v] + bx[u+1,v] + bx[u+2,v]"
+    computation = bind_stages(parse_stages(text), {"y": 102, "x": 64, "u": 100, "v": 64}, "float32")
+    request = NestRequest(computation, MACHINE, 2)
+    for rows, kept in ((1, 3), (2, 4)):
+        shared = (over("u", 30, "threads"), over("u", rows))
+        tree = group_tree(request, Grouping(shared, {"bx": Level(2, 1)}, rows))
+        (one,) = [one for one in placed(computation, tree).values() if one.stage == "bx"]
+        assert one.room()[1] == (kept, 64)
+        assert one.points() == (100 + 2 * 4) * 64
+        text = print_program(write_program(computation, tree))
+        assert f"buffer bx[ring of {kept}, 0 + 64]" in text
+        assert f"for u_{rows} in u_30-2 .. min(u_30+30, 100)" in text
+
+
+def test_what_is_not_kept_around_its_readers_is_refused():
+    """A ring along two loops, and one whose reader stands outside of it."""
+    computation = bind_stages(parse_stages("b[y,x] = I[y,x]\no[u,v] = b[u,v] + b[u,v]"), 9)
+    request = NestRequest(computation, MACHINE)
+    shared = (over("u", 4), over("v", 4), over("u", 1))
+    with pytest.raises(SpecError, match="along v_4 and u_1"):
+        group_tree(request, Grouping(shared, {"b": Level(3, 1)}))
+    with pytest.raises(PlanError, match="within the loops that it is kept in"):
+        Level(1, 2)

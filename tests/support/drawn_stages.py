@@ -26,7 +26,10 @@ def draw_stages(draw, most=5, largest=14, scales=True, dtypes=("float32", "uint1
             readers[at].add(draw(st.integers(at + 1, count - 1)))
     sizes, stages = {}, []
     needed = [[1, 1] for _ in range(count)]
-    needed[-1] = [draw(st.integers(1, largest)) for _ in range(2)]
+    needed[-1] = [
+        draw(st.integers(min(5, largest) if draw(st.integers(0, 7)) else 1, largest))
+        for _ in range(2)
+    ]
     for at in reversed(range(count)):
         letters = [f"y{at}", f"x{at}"]
         sizes |= dict(zip(letters, needed[at], strict=True))
@@ -76,13 +79,15 @@ def draw_group(draw, computation, threads=1):
     y, x = root.output_letters()
     sizes = computation.sizes
     rows = draw(st.integers(1, 3))
-    loops = [over(y, draw(st.integers(1, sizes[y])), "threads" if threads > 1 else "serial")]
+    loops = [
+        over(
+            y, draw(st.integers(min(4, sizes[y]), sizes[y])), "threads" if threads > 1 else "serial"
+        )
+    ]
     if draw(st.booleans()):
         loops.append(over(x, draw(st.integers(1, sizes[x]))))
-    if draw(st.booleans()) and rows < loops[0].step:
+    if draw(st.integers(0, 3)) and rows < loops[0].step:
         loops.append(over(y, rows))
-    if len({(one.letter, one.step) for one in loops}) < len(loops):
-        loops.pop()
     levels = {root.name: Level(len(loops), len(loops))}
     for stage in reversed(computation.stages[:-1]):
         readers = [
@@ -91,8 +96,8 @@ def draw_group(draw, computation, threads=1):
             if any(read.array == stage.name for read in one.reads)
         ]
         most = min(one.computed for one in readers)
-        computed = draw(st.integers(0, most))
-        kept = max(computed - draw(st.integers(0, 1)), min(computed, 1))
+        computed = draw(st.sampled_from([most, most, most, *range(most)]))
+        kept = max(computed - min(draw(st.integers(0, 3)), 1), min(computed, 1))
         levels[stage.name] = Level(computed, kept)
     del levels[root.name]
     return Grouping(tuple(loops), levels, rows)
