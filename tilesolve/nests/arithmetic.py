@@ -29,6 +29,13 @@ def lanes_of(dtype: str, machine: Machine) -> int:
     return max(machine.vector_bits // (8 * np.dtype(dtype).itemsize), 1)
 
 
+def slot_seconds(dtype: str, machine: Machine, threads: int) -> float:
+    """Return what two operations of a vector take, one of each of two units."""
+    real = np.dtype(dtype).itemsize == np.dtype("float64").itemsize
+    lanes = lanes_of(dtype, machine)
+    return 2 * lanes * threads / machine.peak("float64" if real else "float32", threads)
+
+
 def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machine) -> float:
     """Return what one of the threads takes for its points, were all they need in L1.
 
@@ -44,10 +51,9 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     machine
         Who computes.
     """
-    (stage,), threads = computation.stages, tree.threads
+    (stage,) = computation.stages
     dtype = computation.output.dtype
-    lanes, real = lanes_of(dtype, machine), np.dtype(dtype).itemsize == np.dtype("float64").itemsize
-    slot = 2 * lanes * threads / machine.peak("float64" if real else "float32", threads)
+    lanes, slot = lanes_of(dtype, machine), slot_seconds(dtype, machine, tree.threads)
     work = max(stage.term.work, 1) / 2 * slot
     trips = _Trips(stage, tree, computation.sizes, lanes)
     cycle, costs = 1 / machine.frequency, machine.costs

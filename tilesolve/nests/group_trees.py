@@ -116,7 +116,7 @@ def group_tree(request: NestRequest, grouping: Grouping, *, streamed: bool = Fal
     for at, stage in enumerate(computation.stages[:-1]):
         if not grouping.level(stage).computed:
             alone = plain_tree(request.of(computation, stage))
-            before += [_renumbered(node, at) for node in alone.body]
+            before += [renumber(node, at) for node in alone.body]
     maker = _Maker(request, grouping, find_regions(computation))
     output: Output = "stream" if streamed else "store"
     tree = LoopTree((), (*before, *maker.within(0)), output, request.threads, aligned=False)
@@ -252,8 +252,8 @@ def _with_holds(node: Node, works: Sequence[Work], holds: Mapping[str, Access]) 
     return replace(node, body=body)
 
 
-def _renumbered(node: Node, work: int) -> Node:
+def renumber(node: Node, work: int) -> Node:
     """Return a node that does another work."""
     if isinstance(node, Do):
         return Do(work)
-    return replace(node, body=tuple(_renumbered(one, work) for one in node.body))
+    return replace(node, body=tuple(renumber(one, work) for one in node.body))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
 from math import gcd
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -141,17 +142,24 @@ class Placed:
             shape.append(min(rows, whole))
         return tuple(origins), tuple(shape)
 
-    def points(self) -> int:
-        """Return how many elements all its places compute, those that are computed again too."""
+    def points(self, lanes: Mapping[str, int] = MappingProxyType({})) -> int:
+        """Return how many elements all its places compute, those that are computed again too.
+
+        Parameters
+        ----------
+        lanes
+            Of some of its letters: how many values count as one, as the last ones of each place
+            do.
+        """
         spans = self.regions.spans[self.stage].values()
         several = {x for span in spans if len(span.low.letters) > 1 for x in span.low.letters}
         letters = [one for one in self.regions.extents if one not in several]
         found = 1
         for together in (tuple(several), *((one,) for one in letters), ()):
-            found *= self._count(together)
+            found *= self._count(together, lanes)
         return found
 
-    def _count(self, letters: Sequence[str]) -> int:
+    def _count(self, letters: Sequence[str], lanes: Mapping[str, int]) -> int:
         """Return how many elements places compute along what letters of the root move."""
         table = _places([tile for tile in self.tiles if tile.letter in letters], self.regions)
         count: Any = np.ones(table.pop(""), np.int64)
@@ -161,7 +169,7 @@ class Placed:
                 low, high = self.bounds(letter)
                 begin = reduce(np.maximum, [one.at(table) for one in low])
                 end = reduce(np.minimum, [one.at(table) for one in high])
-                count = count * np.maximum(end - begin, 0)
+                count = count * -(-np.maximum(end - begin, 0) // lanes.get(letter, 1))
         for tile in self.waits:
             if tile.letter in letters:
                 count = count * (table[tile.name] >= self.begin_of(tile).at(table))
