@@ -270,6 +270,9 @@ def _check_kept(
     regions: Regions, paths: Mapping[str, tuple[Node, ...]], kept: Mapping[str, Buffer]
 ) -> None:
     """Raise `SpecError` unless each stage but the root is kept around all that read it."""
+    for array in kept:
+        if array not in paths:
+            raise SpecError(f"a ring of {array} has no stage within it that computes {array}")
     for name, path in paths.items():
         if name == regions.root:
             continue
