@@ -111,13 +111,14 @@ def _describe_group(solution: FusedSolution) -> Iterator[str]:
             rows.append([stage.name, computed, "-", "-", "-", again])
             continue
         shape = one.room()[1]
-        size = prod(shape) * np.dtype(computation.dtypes[stage.name]).itemsize
+        element = np.dtype(computation.dtypes[stage.name]).itemsize
         sides = [
             f"{'ring of ' if one.ring and one.ring[0] == letter else ''}{side}"
             for letter, side in zip(one.regions.spans[stage.name], shape, strict=True)
         ]
         kept = one.tiles[one.kept - 1].name
-        rows.append([stage.name, computed, kept, " x ".join(sides), format_volume(size), again])
+        size = format_volume(prod(shape) * element)
+        rows.append([stage.name, computed, kept, " x ".join(sides), size, again])
     yield from align_columns(rows)
 
 
