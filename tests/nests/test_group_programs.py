@@ -1,5 +1,7 @@
 """Programs of groups: rings that slide, tiles that overlap, and stages of their own, alike."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +22,7 @@ from tilesolve.nests.groups import Group, holds_rings
 from tilesolve.nests.programs import write_program
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.shapes import over
+from tilesolve.system.cancellation import deadline
 
 MACHINE = Machine.load("i7-6700k")
 
@@ -125,3 +128,19 @@ def test_what_is_not_kept_around_its_readers_is_refused():
         group_tree(request, Grouping(shared, {"b": Level(3, 1)}))
     with pytest.raises(PlanError, match="within the loops that it is kept in"):
         Level(1, 2)
+
+
+def test_a_ring_ends_when_it_is_to():
+    """An interrupt does not wait for the end of a strip, within however many loops it slides."""
+    text = "b[y,x] = I[y,x]\no[u,v] = b[u,v] + sum(K[k] * b[u+1,v], k)"
+    sizes = {"y": 10**5 + 1, "x": 16, "u": 10**5, "v": 16, "k": 10**5}
+    computation = bind_stages(parse_stages(text), sizes, "float32")
+    shared = (over("u", 10**5), over("v", 16), over("u", 1))
+    tree = group_tree(NestRequest(computation, MACHINE), Grouping(shared, {"b": Level(3, 2)}))
+    compiled = compile_program(write_program(computation, tree))
+    given = {**fill(computation), "o": np.zeros((10**5, 16), "float32")}
+    began = time.monotonic()
+    with deadline(0.1) as is_over:
+        compiled.run(given)
+    assert is_over()
+    assert time.monotonic() - began < 10
