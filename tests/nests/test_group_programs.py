@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from tests.support.drawn_stages import draw_group, draw_stages, fill
 from tilesolve.contractions.errors import PlanError, SpecError
+from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Read, apply
 from tilesolve.kernels.programs import compiled_program
 from tilesolve.kernels.programs.compiled_program import compile_program
 from tilesolve.kernels.programs.interpreter import interpret
@@ -42,7 +45,7 @@ def drawn(data, threads=1, **kinds):
     return computation, tree, write_program(computation, tree)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_groups_compute_what_stages_do_and_as_often_as_regions_say(data):
     """Interpreted: no element is read before it is there, and none is computed needlessly."""
@@ -144,3 +147,32 @@ def test_a_ring_ends_when_it_is_to():
         compiled.run(given)
     assert is_over()
     assert time.monotonic() - began < 10
+
+
+def _cut(position, extent):
+    """A position at the end of an axis where it lies beyond it."""
+    return apply("minimum", apply("maximum", position, 0), extent - 1)
+
+
+@pytest.mark.parametrize("level", [Level(3, 2), Level(2, 2), Level(1, 1), Level(3, 3)])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_edges_are_continued_amid_a_group(level, rows):
+    """A stage that pads another one by its ends, and one that reads it across the pad."""
+    a, b, c, d, y, x = map(Affine.letter, "abcdyx")
+    stages = (
+        Stage("g", (a, b), Read("I", (a, b)) * 2),
+        Stage("p", (c, d), Read("g", (_cut(c - 2, 20), _cut(d - 2, 24))) + 1),
+        Stage("o", (y, x), Read("p", (y, x)) + Read("p", (y + 4, x + 4))),
+    )
+    sizes = {"a": 20, "b": 24, "c": 24, "d": 28, "y": 20, "x": 24}
+    shapes = {"g": (20, 24), "I": (20, 24), "p": (24, 28)}
+    computation = bind_stages(stages, sizes, "float32", shapes)
+    shared = (over("y", 7), over("x", 10), over("y", rows))
+    grouping = Grouping(shared, {"g": level, "p": level}, rows)
+    program = write_program(computation, group_tree(NestRequest(computation, MACHINE), grouping))
+    arrays = fill(computation)
+    wanted = evaluate(computation, arrays)
+    assert np.array_equal(interpret(program, arrays).output, wanted)
+    out = np.zeros((20, 24), "float32")
+    compile_program(program).run({**arrays, "o": out})
+    assert np.array_equal(out, wanted)

@@ -116,11 +116,16 @@ class Placed:
         while before and before[-1].sliding:
             before.pop()
             low.append(_at(span.low, before))
-        low.append(Affine.number(0))
         ends = [_at(span.high, inner, extents) + 1 for inner in _endings(tiles)]
         whole = _at(span.high, (), extents) + 1
         ends.append(Affine.number(min(whole.offset, span.extent)))
-        return tuple(dict.fromkeys(low)), tuple(dict.fromkeys(ends))
+        least = max([0, *(one.offset for one in low if not one.terms)])
+        warm_up = sum(tile.warm_up for tile in tiles)
+        reached = {tile.name: (-warm_up, extents[tile.letter]) for tile in tiles}
+        moving = [one for one in low if one.terms]
+        if not any(one.interval(reached)[0] >= least for one in moving):
+            moving.append(Affine.number(least))
+        return tuple(dict.fromkeys(moving)), tuple(dict.fromkeys(ends))
 
     def room(self) -> tuple[tuple[Affine, ...], tuple[int, ...]]:
         """Return where the buffer begins along each axis, and how many positions it keeps."""
@@ -139,7 +144,7 @@ class Placed:
                 self.stage, tile.letter, tile.step, tile.sliding, tile.grid
             )
             origins.append(Affine.number(0))
-            shape.append(min(rows, whole))
+            shape.append(min(rows, whole, span.extent))
         return tuple(origins), tuple(shape)
 
     def points(self, lanes: Mapping[str, int] = MappingProxyType({})) -> int:
@@ -353,7 +358,9 @@ def _most(span: Span, first: Affine, tiles: Sequence[Tile], regions: Regions) ->
         low = first.at(begin) if grids else max(first.at(begin), 0)
         end = {x: value + sides[x] - 1 for x, value in begin.items()}
         found = max(found, span.high.at(end) - low + 1)
-    return min(found, span.extent)
+    warm_up = sum(tile.warm_up for tile in tiles)
+    least = first.interval({x: (-warm_up, regions.extents[x]) for x in span.low.letters})[0]
+    return min(found, span.extent - min(least, 0) if grids else span.extent)
 
 
 def _places(tiles: Sequence[Tile], regions: Regions) -> dict[str, Any]:
