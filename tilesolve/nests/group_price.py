@@ -62,21 +62,22 @@ def _stage_seconds(
     summed = prod(computation.sizes[x] for x in stage.summed)
     work = max(stage.term.work, 1) / 2 * slot_seconds(dtype, machine, tree.threads)
     share = _share(tree, node, one)
-    rows = one.points({column: computation.sizes[column]} if column else {}) / _rows(node, one)
+    rows = one.points({column: computation.sizes[column]} if column else {}) / _rows(one)
     seconds = one.points(lanes) * summed * work
     starts = rows * machine.costs.tile_cycles / machine.frequency
     return (seconds + starts) * share, rows * share
 
 
-def _rows(node: Node, one: Placed) -> float:
+def _rows(one: Placed) -> float:
     """Return how many rows of a stage are written out around each vector."""
-    loops = [loop for loop in list_loops((node,)) if one.work in list_works(loop.body)]
-    for loop in loops:
-        if loop.kind == "unrolled":
-            around = [step_of(x) for x in loops if x.letter == loop.letter and x is not loop]
-            own = one.regions.letter_of(one.stage, loop.letter)
-            scale = one.regions.spans[one.stage][own].scale if own else 1
-            return max(float(around[-1] * scale), 1.0) if around else 1.0
+    for loop in one.own:
+        if loop.kind != "unrolled":
+            continue
+        own = one.regions.letter_of(one.stage, loop.letter)
+        scale = one.regions.spans[one.stage][own].scale if own else 1
+        steps = [tile.step for tile in one.tiles if tile.letter == loop.letter]
+        steps += [step_of(x) for x in one.own if x.letter == loop.letter and x is not loop]
+        return max(float(steps[-1] * scale), 1.0) if steps else 1.0
     return 1.0
 
 

@@ -16,7 +16,7 @@ from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.kernels.programs.program import list_nodes
-from tilesolve.model.loop_tree import Buffer, Do, Loop, Node, list_works
+from tilesolve.model.loop_tree import Buffer, Do, Loop, Node
 from tilesolve.nests.loops import Bounds, step_of
 from tilesolve.nests.regions import Regions, Span, find_regions
 from tilesolve.nests.subscript_ends import Ends
@@ -72,6 +72,8 @@ class Placed:
         Around what computes it, outermost first.
     kept
         How many of them are around its buffer; None without one.
+    own
+        The loops within them, which compute it alone.
     """
 
     work: int
@@ -79,6 +81,7 @@ class Placed:
     regions: Regions
     tiles: tuple[Tile, ...]
     kept: int | None = None
+    own: tuple[Loop, ...] = ()
 
     @property
     def ring(self) -> tuple[str, Tile] | None:
@@ -141,7 +144,7 @@ class Placed:
                 continue
             tile = ring[1]
             rows = self.regions.ring_rows(
-                self.stage, tile.letter, tile.step, tile.sliding, tile.grid
+                self.stage, tile.letter, tile.step, tile.sliding, tile.grid, tile.trips
             )
             origins.append(Affine.number(0))
             shape.append(min(rows, whole, span.extent))
@@ -239,17 +242,20 @@ class Group:
         _check_kept(regions, {names[work]: path for work, path in paths.items()}, kept)
         tiles: dict[int, Tile] = {}
         for loop in nodes:
-            if isinstance(loop, Loop) and len(list_works(loop.body)) > 1:
-                inside = {names[work] for work in list_works(loop.body)}
-                around = {name for name in inside & kept.keys() if _holds(kept[name], loop)}
-                tiles[id(loop)] = _tile(loop, regions, around, paths[list_works(loop.body)[0]])
+            inside = [work for work, path in paths.items() if any(one is loop for one in path)]
+            if isinstance(loop, Loop) and len(inside) > 1:
+                path = paths[inside[0]]
+                outer = {id(one) for one in path[: _index(path, loop)]}
+                around = {names[x] for x in inside if id(kept.get(names[x])) in outer}
+                tiles[id(loop)] = _tile(loop, regions, around, path)
         placed = {}
         for work, path in paths.items():
-            own = tuple(tiles[id(one)] for one in path if id(one) in tiles)
+            around = tuple(tiles[id(one)] for one in path if id(one) in tiles)
+            own = tuple(x for x in path if isinstance(x, Loop) and id(x) not in tiles)
             ring = kept.get(names[work])
             outer = path[: _index(path, ring)] if ring is not None else ()
             at = sum(id(one) in tiles for one in outer) if ring is not None else None
-            placed[work] = Placed(work, names[work], regions, own, at)
+            placed[work] = Placed(work, names[work], regions, around, at, own)
         _check_slides(placed.values())
         return cls(regions, tiles, placed)
 
@@ -308,10 +314,6 @@ def _paths(
             yield node.work, around
         else:
             yield from _paths(node.body, (*around, node))
-
-
-def _holds(outer: Node, inner: Node) -> bool:
-    return any(one is inner for one in list_nodes((outer,)))
 
 
 def _index(path: Sequence[Node], node: Node) -> int:

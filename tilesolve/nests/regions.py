@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from math import gcd, lcm
 from typing import Any
 
@@ -249,7 +249,13 @@ class Regions:
         return found
 
     def ring_rows(
-        self, stage: str, letter: str, rows: int, sliding: Iterable[str], grid: int = 1
+        self,
+        stage: str,
+        letter: str,
+        rows: int,
+        sliding: Iterable[str],
+        grid: int = 1,
+        trips: Mapping[str, Span] | None = None,
     ) -> int:
         """Return how many rows of a ring are in use at once.
 
@@ -265,8 +271,11 @@ class Regions:
             Stages that are kept from one trip to the next.
         grid
             What the first values of trips are multiples of.
+        trips
+            What `trips` gives, if it is known.
         """
-        own, trips = self.follower(stage, letter), self.trips(letter, sliding)
+        own = self.follower(stage, letter)
+        trips = self.trips(letter, sliding) if trips is None else trips
         high = self.spans[stage][own].high
         found = 1
         for use in self._uses_of(stage):
@@ -318,6 +327,7 @@ class Regions:
         return _follow(use.spans[axis], spans, self.spans[use.producer][own].extent)
 
 
+@lru_cache(maxsize=64)
 def find_regions(computation: Computation, root: str | None = None) -> Regions:
     """Return what boxes of a root need of the stages that lead to it.
 
@@ -378,10 +388,8 @@ def _use(computation: Computation, producer: Stage, consumer: Stage, reads: Sequ
     summed = {x: Ends.numbers(*box[x]) for x in consumer.summed}
     spans = []
     for axis, extent in enumerate(shape):
-        several = [
-            _span(subscript_ends(read.subscripts[axis], box).within(summed), extent)
-            for read in reads
-        ]
+        subscripts = dict.fromkeys(read.subscripts[axis] for read in reads)
+        several = [_span(subscript_ends(x, box).within(summed), extent) for x in subscripts]
         spans.append(_hull(several, extent))
     return Use(producer.name, consumer.name, tuple(spans))
 
