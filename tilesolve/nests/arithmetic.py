@@ -9,6 +9,7 @@ from math import ceil, log2, prod
 import numpy as np
 
 from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.program import list_nodes
 from tilesolve.machine.model import Machine
@@ -29,11 +30,15 @@ def lanes_of(dtype: str, machine: Machine) -> int:
     return max(machine.vector_bits // (8 * np.dtype(dtype).itemsize), 1)
 
 
-def slot_seconds(dtype: str, machine: Machine, threads: int) -> float:
-    """Return what two operations of a vector take, one of each of two units."""
-    real = np.dtype(dtype).itemsize == np.dtype("float64").itemsize
-    lanes = lanes_of(dtype, machine)
-    return 2 * lanes * threads / machine.peak("float64" if real else "float32", threads)
+def slot_seconds(stage: Stage, dtypes: Mapping[str, str], machine: Machine, threads: int) -> float:
+    """Return what two operations of a vector take, whatever numbers it has."""
+    kind = "float64" if widest_bytes(stage, dtypes) > np.dtype("float32").itemsize else "float32"
+    return 2 * lanes_of(kind, machine) * threads / machine.peak(kind, threads)
+
+
+def points_of_vector(stage: Stage, dtypes: Mapping[str, str], machine: Machine) -> int:
+    """Return how many points of a stage are computed at once: as its widest numbers let it."""
+    return max(machine.vector_bits // (8 * widest_bytes(stage, dtypes)), 1)
 
 
 def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machine) -> float:
@@ -52,8 +57,8 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
         Who computes.
     """
     (stage,) = computation.stages
-    dtype = computation.output.dtype
-    lanes, slot = lanes_of(dtype, machine), slot_seconds(dtype, machine, tree.threads)
+    lanes = points_of_vector(stage, computation.dtypes, machine)
+    slot = slot_seconds(stage, computation.dtypes, machine, tree.threads)
     work = max(stage.term.work, 1) / 2 * slot
     trips = _Trips(stage, tree, computation.sizes, lanes)
     cycle, costs = 1 / machine.frequency, machine.costs

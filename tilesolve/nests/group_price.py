@@ -9,7 +9,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.loop_tree import LoopTree, Node, list_loops, list_works
 from tilesolve.model.price import Price, list_levels, price_levels
 from tilesolve.model.traffic import count_traffic
-from tilesolve.nests.arithmetic import arithmetic_seconds, lanes_of, slot_seconds
+from tilesolve.nests.arithmetic import arithmetic_seconds, points_of_vector, slot_seconds
 from tilesolve.nests.group_trees import renumber
 from tilesolve.nests.groups import Group, Placed, holds_rings
 from tilesolve.nests.loops import step_of
@@ -56,11 +56,11 @@ def _stage_seconds(
     """
     tree, node = around
     stage = computation.stages[one.work]
-    dtype = computation.dtypes[stage.name]
     column = stage.output[-1] if stage.output else ""
-    lanes = {column: lanes_of(dtype, machine)} if column else {}
+    lanes = {column: points_of_vector(stage, computation.dtypes, machine)} if column else {}
     summed = prod(computation.sizes[x] for x in stage.summed)
-    work = max(stage.term.work, 1) / 2 * slot_seconds(dtype, machine, tree.threads)
+    slot = slot_seconds(stage, computation.dtypes, machine, tree.threads)
+    work = max(stage.term.work, 1) / 2 * slot
     share = _share(tree, node, one)
     rows = one.points({column: computation.sizes[column]} if column else {}) / _rows(one)
     seconds = one.points(lanes) * summed * work
