@@ -250,12 +250,12 @@ class Group:
                 tiles[id(loop)] = _tile(loop, regions, around, path)
         placed = {}
         for work, path in paths.items():
-            around = tuple(tiles[id(one)] for one in path if id(one) in tiles)
+            shared = tuple(tiles[id(one)] for one in path if id(one) in tiles)
             own = tuple(x for x in path if isinstance(x, Loop) and id(x) not in tiles)
-            ring = kept.get(names[work])
-            outer = path[: _index(path, ring)] if ring is not None else ()
-            at = sum(id(one) in tiles for one in outer) if ring is not None else None
-            placed[work] = Placed(work, names[work], regions, around, at, own)
+            at, ring = None, kept.get(names[work])
+            if ring is not None:
+                at = sum(id(one) in tiles for one in path[: _index(path, ring)])
+            placed[work] = Placed(work, names[work], regions, shared, at, own)
         _check_slides(placed.values())
         return cls(regions, tiles, placed)
 
