@@ -1,10 +1,11 @@
 """Programs of groups: rings that slide, tiles that overlap, and stages of their own, alike."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.support.drawn_stages import draw_group, draw_stages, fill
@@ -23,6 +24,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.nests.group_trees import Grouping, Level, group_tree
 from tilesolve.nests.groups import Group, holds_rings
 from tilesolve.nests.programs import write_program
+from tilesolve.nests.regions import find_regions
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.shapes import over
 from tilesolve.system.cancellation import deadline
@@ -57,6 +59,26 @@ def test_groups_compute_what_stages_do_and_as_often_as_regions_say(data):
         stage = computation.stages[at]
         sums = [computation.sizes[x] for x in stage.summed if stage.reduction is not None]
         assert found.computes[at] == one.points() * int(np.prod(sums, dtype=int))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_within_a_strip_nothing_is_computed_twice(data):
+    """Stencils and grids of half and twice as many rows: each element that is needed, once."""
+    computation = bind_stages(*data.draw(draw_stages(largest=12)))
+    regions = find_regions(computation)
+    row = computation.stages[-1].output_letters()[0]
+    assume(all(regions.letter_of(name, row) for name in regions.stages))
+    rows = data.draw(st.integers(1, 4))
+    shared = (over(row, computation.sizes[row]), over(row, rows))
+    assume(rows < computation.sizes[row])
+    levels = {stage.name: Level(2, 1) for stage in computation.stages[:-1]}
+    request = NestRequest(computation, MACHINE)
+    program = write_program(computation, group_tree(request, Grouping(shared, levels, rows)))
+    found = interpret(program, fill(computation))
+    for stage, computes in zip(computation.stages, found.computes, strict=True):
+        sums = [computation.sizes[x] for x in stage.summed if stage.reduction is not None]
+        assert computes == regions.points(stage.name, {}) * int(np.prod(sums, dtype=int))
 
 
 @pytest.fixture
@@ -176,3 +198,29 @@ def test_edges_are_continued_amid_a_group(level, rows):
     out = np.zeros((20, 24), "float32")
     compile_program(program).run({**arrays, "o": out})
     assert np.array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_rings_have_no_row_too_many(name, rows):
+    """With one row less, something is read that is no longer there."""
+    text = "a[y,x] = I[y,x] - I[y+1,x]\nb[u,v] = a[u,v] + a[u+3,v]\no[s,t] = b[s,t] * b[s+1,t]"
+    sizes = {"y": 34, "x": 5, "u": 31, "v": 5, "s": 30, "t": 5}
+    computation = bind_stages(parse_stages(text), sizes, "int32")
+    grouping = Grouping((over("s", 15), over("s", rows)), {x: Level(2, 1) for x in "ab"}, rows)
+    tree = group_tree(NestRequest(computation, MACHINE), grouping)
+    program = write_program(computation, tree)
+    arrays = fill(computation)
+    interpret(program, arrays)
+    with pytest.raises(SpecError, match="before it is written"):
+        interpret(replace(program, body=tuple(_shrink(one, name) for one in program.body)), arrays)
+
+
+def _shrink(node, name):
+    """A node whose ring of an array has a row less."""
+    if not hasattr(node, "body"):
+        return node
+    body = tuple(_shrink(one, name) for one in node.body)
+    if getattr(node, "name", "") == name and hasattr(node, "ring"):
+        return replace(node, body=body, shape=(node.shape[0] - 1, *node.shape[1:]))
+    return replace(node, body=body)

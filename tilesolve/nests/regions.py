@@ -25,6 +25,9 @@ from tilesolve.contractions.statements.terms import Read
 from tilesolve.model.access import Size
 from tilesolve.nests.subscript_ends import Ends, subscript_ends
 
+MOST_REGIONS = 64
+"""Computations whose regions are kept: each choice of their loops asks for the same ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -327,7 +330,7 @@ class Regions:
         return _follow(use.spans[axis], spans, self.spans[use.producer][own].extent)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=MOST_REGIONS)
 def find_regions(computation: Computation, root: str | None = None) -> Regions:
     """Return what boxes of a root need of the stages that lead to it.
 
