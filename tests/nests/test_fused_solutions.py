@@ -137,3 +137,10 @@ def test_a_root_may_go_past_the_caches():
     assert np.array_equal(plan(image), blur()(image))
     assert plan.solutions[0].non_temporal == {"by"}
     assert replace(plan.solutions[0], why="other") != plan.solutions[0]
+
+
+def test_rows_that_share_lines_cost_more_past_the_caches():
+    """As of single statements: each row begins amid a line that others write, too."""
+    for width, dearer in ((1024, False), (1021, True)):
+        through, past = (blur(width=width, streamed=one).solutions[0].cost for one in (False, True))
+        assert (past.compute > through.compute) == dearer

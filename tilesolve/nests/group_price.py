@@ -13,7 +13,7 @@ from tilesolve.nests.arithmetic import arithmetic_seconds, points_of_vector, slo
 from tilesolve.nests.group_trees import renumber
 from tilesolve.nests.groups import Group, Placed, holds_rings
 from tilesolve.nests.loops import step_of
-from tilesolve.nests.price import evicts_itself
+from tilesolve.nests.price import evicts_itself, has_whole_lines
 from tilesolve.nests.request import NestRequest
 
 
@@ -25,6 +25,10 @@ def price_group(request: NestRequest, tree: LoopTree) -> Price:
     computation, machine = request.computation, request.machine
     places = list_levels(machine, tree.threads)
     found = count_traffic(tree, places, evicts=evicts_itself(machine))
+    apart = tree.output == "stream" and not has_whole_lines(
+        computation.output, machine.levels[0].line
+    )
+    shared_line = machine.costs.shared_line_cycles / machine.frequency if apart else 0.0
     compute, calls, done, once = 0.0, 0.0, 0.0, 0.0
     for node in tree.body:
         if not holds_rings(node):
@@ -32,6 +36,7 @@ def price_group(request: NestRequest, tree: LoopTree) -> Price:
             continue
         for one in Group.of(computation, node).placed.values():
             seconds, rows = _stage_seconds(computation, one, machine, (tree, node))
+            seconds += rows * shared_line if one.stage == one.regions.root else 0.0
             compute, calls = compute + seconds, calls + rows
             done += one.points()
             once += one.regions.points(one.stage, {})
