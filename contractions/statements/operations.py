@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,12 @@ def result_dtype(name: str, kinds: Sequence[Kind]) -> str:
     >>> result_dtype("add", ["uint8", int]), result_dtype("true_divide", ["int32", "int32"])
     ('uint8', 'float64')
     """
+    return _result_dtype(name, tuple(kinds))
+
+
+@lru_cache(maxsize=4096)
+def _result_dtype(name: str, kinds: tuple[Kind, ...]) -> str:
+    """Return what `result_dtype` does, and keep it: long terms ask for each part of theirs."""
     operation = OPERATIONS[name]
     given = [np.dtype(kind) if isinstance(kind, str) else kind for kind in kinds]
     named = ", ".join(kind if isinstance(kind, str) else kind.__name__ for kind in kinds)

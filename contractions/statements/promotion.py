@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilesolve.contractions.errors import DtypeError
 from tilesolve.contractions.statements.operations import OPERATIONS
-from tilesolve.contractions.statements.terms import Apply, Number
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Apply, Number, Position
 
 
 def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
@@ -44,6 +45,21 @@ def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
                 return [name if name == "uint64" else "int64" for name in found]
             raise DtypeError(f"the number {one} of {term} does not fit {found[at]}")
     return found
+
+
+def widest_bytes(stage: Stage, dtypes: Mapping[str, str]) -> int:
+    """Return the bytes of the widest number that a stage takes: a vector has as many of these.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> (stage,) = parse_stages("o[x] = 0.5 * A[x] + 3")
+    >>> widest_bytes(stage, {"o": "uint8", "A": "float32"})
+    4
+    """
+    kinds = [one.kind(dtypes) for one in stage.term.all if not isinstance(one, Number | Position)]
+    named = [dtypes[stage.name], *(kind for kind in kinds if isinstance(kind, str))]
+    return max(np.dtype(kind).itemsize for kind in named)
 
 
 def _fits(value: int, dtype: str) -> bool:

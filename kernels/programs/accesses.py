@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from llvmlite import ir
@@ -35,6 +35,8 @@ class Target:
         Positions of the first element, in a buffer.
     ring
         Axis along which places are used again, and after how many.
+    remainders
+        Places along it that were computed, by the block that they are in and the position.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Target:
     unit: int | None
     origin: tuple[Place, ...] = ()
     ring: tuple[int, int] | None = None
+    remainders: dict[tuple[ir.Block, int, int], Place] = field(default_factory=dict, compare=False)
 
     @property
     def itemsize(self) -> int:
@@ -92,7 +95,11 @@ def _local_places(
     found = []
     for axis, (place, origin) in enumerate(zip(places, target.origin, strict=True)):
         if target.ring is not None and axis == target.ring[0]:
-            found.append(Place(divide_down(builder, place.value(builder), target.ring[1])[1]))
+            key = builder.block, id(place.base), place.offset
+            if key not in target.remainders:
+                rest = divide_down(builder, place.value(builder), target.ring[1])[1]
+                target.remainders[key] = Place(rest)
+            found.append(target.remainders[key])
             continue
         base = place.base
         if origin.base is not None:

@@ -54,6 +54,8 @@ def _least_difference(one: Affine, other: Affine, ranges: Ranges) -> int:
     """Return a bound from below of a difference."""
     if one.divisor == 1 and other.divisor == 1:
         return (one - other).interval(ranges)[0]
+    if one.terms == other.terms and one.divisor == other.divisor:
+        return (one.offset - other.offset) // one.divisor
     return one.interval(ranges)[0] - other.interval(ranges)[1]
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from llvmlite import ir
 
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
+from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Number, Position, Term
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
 from tilesolve.kernels.ir.vectors import constant
@@ -49,19 +47,10 @@ def vector_lanes(skeleton: Skeleton, stages: list[int], bits: int) -> int:
     widest, line = 1, 0
     for number in stages:
         stage = skeleton.stages[number]
-        kinds = [dtypes[stage.name]]
-        kinds += [found for one in stage.term.all if (found := _width_kind(one, dtypes))]
-        widest = max(widest, *(np.dtype(kind).itemsize for kind in kinds))
+        widest = max(widest, widest_bytes(stage, dtypes))
         if stage.name in skeleton.non_temporal:
-            line = max(line, LINE_BYTES // np.dtype(kinds[0]).itemsize)
+            line = max(line, LINE_BYTES // np.dtype(dtypes[stage.name]).itemsize)
     return max(bits // (8 * widest), line)
-
-
-def _width_kind(term: Term, dtypes: Any) -> str | None:
-    if isinstance(term, Number | Position):
-        return None
-    found = term.kind(dtypes)
-    return found if isinstance(found, str) else None
 
 
 def emit_compute(emitter: Emitter, number: int, scope: Scope, *, non_temporal: bool) -> None:

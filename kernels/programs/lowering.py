@@ -265,9 +265,11 @@ class Lowering:
     def _buffer(self, buffer: Buffer, scope: Scope) -> None:
         emitter = self.emitter
         target = buffer_target(emitter, buffer, self.buffers[id(buffer)], scope)
-        before = emitter.targets.get(buffer.name)
+        before, depth = emitter.targets.get(buffer.name), self.depth
         emitter.targets[buffer.name] = target
+        self.depth = min(depth, tuning.INTERRUPTED_LOOPS - 1)  # each trip may be long
         self.emit(buffer.body, scope)
+        self.depth = depth
         if before is None:
             del emitter.targets[buffer.name]
         else:

@@ -95,8 +95,8 @@ class Chain:
         rings: Mapping[str, float],
     ) -> tuple[Access | Shared, ...]:
         """Return what the innermost nodes touch; of each array once, if works part there."""
-        ring: Buffer | None = None
-        if len(inside) == 1:
+        kept: set[str] = set()
+        while len(inside) == 1:
             (node,) = inside
             if isinstance(node, Do):
                 work = self.tree.works[node.work]
@@ -108,10 +108,12 @@ class Chain:
                     Shared((one,), one.letters, rings[one.array]) if one.array in rings else one
                     for one in found
                 )
-            assert isinstance(node, Buffer)
-            ring, inside = node, node.body
-            rings = {**rings, ring.holds.array: float(prod(ring.holds.shape) * ring.holds.element)}
-        lumps = (inside,) if ring is not None else tuple((node,) for node in inside)
+            if not isinstance(node, Buffer) or node.layout != "ring":
+                break
+            holds, inside = node.holds, node.body
+            kept.add(holds.array)
+            rings = {**rings, holds.array: float(prod(holds.shape) * holds.element)}
+        lumps = (inside,) if kept else tuple((node,) for node in inside)
         self.children = tuple(Chain(self.tree, lump, steps, rings) for lump in lumps)
         by_array: dict[str, list[Access | Shared]] = {}
         for child in self.children:
@@ -120,7 +122,7 @@ class Chain:
         united = []
         for array, several in by_array.items():
             letters = tuple(dict.fromkeys(x for one in several for x in one.letters))
-            if ring is not None and array == ring.holds.array:
+            if array in kept:
                 letters = ()
             united.append(Shared(tuple(several), letters, rings.get(array)))
         return tuple(united)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tilesolve.constants.policy import NEST_OPERATIONS
 from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Term
 from tilesolve.kernels.programs.nodes import list_nodes
@@ -31,6 +32,17 @@ def lanes_of(dtype: str, machine: Machine) -> int:
     return max(machine.vector_bits // (8 * np.dtype(dtype).itemsize), 1)
 
 
+def slot_seconds(stage: Stage, dtypes: Mapping[str, str], machine: Machine, threads: int) -> float:
+    """Return what two operations of a vector take, whatever numbers it has."""
+    kind = "float64" if widest_bytes(stage, dtypes) > np.dtype("float32").itemsize else "float32"
+    return 2 * lanes_of(kind, machine) * threads / machine.peak(kind, threads)
+
+
+def points_of_vector(stage: Stage, dtypes: Mapping[str, str], machine: Machine) -> int:
+    """Return how many points of a stage are computed at once: as its widest numbers let it."""
+    return max(machine.vector_bits // (8 * widest_bytes(stage, dtypes)), 1)
+
+
 def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machine) -> float:
     """Return what one of the threads takes for its points, were all they need in L1.
 
@@ -46,11 +58,10 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     machine
         Who computes.
     """
-    (stage,), threads = computation.stages, tree.threads
-    dtype = computation.output.dtype
-    lanes, real = lanes_of(dtype, machine), np.dtype(dtype).itemsize == np.dtype("float64").itemsize
-    slot = 2 * lanes * threads / machine.peak("float64" if real else "float32", threads)
-    work = max(_count_operations(stage.term), 1) / 2 * slot
+    (stage,) = computation.stages
+    lanes = points_of_vector(stage, computation.dtypes, machine)
+    slot = slot_seconds(stage, computation.dtypes, machine, tree.threads)
+    work = max(count_operations(stage.term), 1) / 2 * slot
     trips = _Trips(stage, tree, computation.sizes, lanes)
     cycle, costs = 1 / machine.frequency, machine.costs
     (outer, held), vector = trips.divide(), tree.letter_of("vector")
@@ -69,7 +80,7 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     return seconds * trips.share_of_thread()
 
 
-def _count_operations(term: Term) -> int:
+def count_operations(term: Term) -> int:
     """Return how many additions a point takes as long as, each different operation once."""
     functions = {one for one in term.all if isinstance(one, Apply) and one.name in NEST_OPERATIONS}
     return term.work + sum(NEST_OPERATIONS[one.name] - 1 for one in functions)

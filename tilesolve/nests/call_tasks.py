@@ -17,6 +17,7 @@ from tilesolve.nests.calls import leaves_elements
 from tilesolve.nests.solutions import (
     BlockSolution,
     ContractionSolution,
+    FusedSolution,
     LoopSolution,
     MoveSolution,
     NestSolution,
@@ -101,11 +102,18 @@ class StatementWriter:
                 self._write_contraction(solution, arrays)
             case MoveSolution():
                 self._write_move(solution, arrays)
-            case LoopSolution():
+            case LoopSolution() | FusedSolution():
                 self._write_loops(solution, arrays)
 
-    def _write_loops(self, solution: LoopSolution, arrays: Mapping[str, Located]) -> None:
-        given = {info.name: arrays[info.name] for info in solution.computation.arrays}
+    def _write_loops(
+        self, solution: LoopSolution | FusedSolution, arrays: Mapping[str, Located]
+    ) -> None:
+        kept = solution.placed if isinstance(solution, FusedSolution) else {}
+        given = {
+            info.name: arrays.get(info.name) or self.tasks.add_array(info.shape, info.dtype)
+            for info in solution.computation.arrays
+            if info.name in arrays or info.name not in kept
+        }
         key = id(solution), Layout.of(given)
         if key not in self.codes:
             self.codes[key] = compile_program(solution.program, key[1])

@@ -14,7 +14,7 @@ class NestClass(StrEnum):
     """What tiles of a nest are made for.
 
     Two of them say that another part of the library has the whole statement: `CONTRACTION` (a
-    plan) and `MOVE` (a transpose).
+    plan) and `MOVE` (a transpose). `FUSED` are several statements that run together.
     """
 
     CONTRACTION = "contraction"
@@ -22,6 +22,7 @@ class NestClass(StrEnum):
     TEMPORAL = "temporal"
     SPATIAL = "spatial"
     NO_TRANSFORM = "no transform"
+    FUSED = "fused"
 
 
 def tile_class(stage: Stage) -> NestClass:

@@ -15,13 +15,17 @@ from tilesolve.model.loop_tree import (
     LoopTree,
     Node,
     list_loops,
+    list_works,
     nest_loops,
 )
 from tilesolve.model.nest import Output
+from tilesolve.nests.group_trees import with_works
+from tilesolve.nests.node_files import read_node, write_node
 from tilesolve.nests.shapes import make_tree, over
 from tilesolve.nests.solutions import (
     BlockSolution,
     ContractionSolution,
+    FusedSolution,
     LoopSolution,
     NestSolution,
     SolvedNest,
@@ -109,7 +113,12 @@ def _read_computation(data: Mapping[str, Any]) -> Computation:
 
 
 def _write_tree(tree: LoopTree) -> dict[str, Any]:
-    """Return loops, how many of them a call has, and whether the output goes past the caches."""
+    """Return loops, how many of them a call has, and whether the output goes past the caches.
+
+    Of several works it is all nodes.
+    """
+    if len(tree.works) > 1:
+        return {"nodes": list(map(write_node, tree.body)), "streamed": tree.output == "stream"}
     call = next((one for one in list_nodes(tree.body) if isinstance(one, Call)), None)
     return {
         "loops": [[loop.letter, loop.step, loop.kind] for loop in tree.loops],
@@ -120,18 +129,24 @@ def _write_tree(tree: LoopTree) -> dict[str, Any]:
 
 def _read_tree(data: Mapping[str, Any]) -> LoopTree:
     """Return loops without the works that they do: the statement of their solution says these."""
+    output: Output = "stream" if VALUES.read(bool, data["streamed"]) else "store"
+    if "nodes" in data:
+        return LoopTree((), tuple(map(read_node, data["nodes"])), output, aligned=False)
     loops = VALUES.read(tuple[tuple[str, int, Kind], ...], data["loops"])
     called = VALUES.read(int, data["called"])
     if not 0 <= called <= len(loops) or any(step < 1 for _, step, _ in loops):
         raise ValueError(f"no call has {called} of the loops {loops}")
     items = [over(*one) for one in loops]
     body: tuple[Node, ...] = (Call(nest_loops(items[len(loops) - called :], ())),)
-    output: Output = "stream" if VALUES.read(bool, data["streamed"]) else "store"
     return LoopTree((), nest_loops(items[: len(loops) - called], body), output)
 
 
 def _with_works(solution: _S) -> _S:
     """Return a solution whose loops do what its statement says."""
+    if isinstance(solution, FusedSolution):
+        tree = replace(solution.loops, threads=solution.request.threads)
+        _check_works(solution, tree)
+        return replace(solution, loops=with_works(solution.request, tree))
     if isinstance(solution, LoopSolution):
         read = _write_tree(solution.loops)
         loops = [over(*one) for one in read["loops"]]
@@ -146,6 +161,20 @@ def _with_works(solution: _S) -> _S:
         kinds = tuple(tuple(map(_with_works, kind)) for kind in solution.kinds)
         return replace(solution, kinds=kinds)
     return solution
+
+
+def _check_works(solution: FusedSolution, tree: LoopTree) -> None:
+    """Raise `PlanError` unless a tree does each stage once, behind those that it reads."""
+    stages, done = solution.computation.stages, set[str]()
+    works = list_works(tree.body)
+    given = set(solution.computation.inputs)
+    if sorted(works) != list(range(len(stages))):
+        raise PlanError(f"its loops do not compute each stage of {solution.computation} once")
+    for work in works:
+        missing = {read.array for read in stages[work].reads} - given - done
+        if missing:
+            raise PlanError(f"{stages[work]} runs before {', '.join(sorted(missing))} is there")
+        done.add(stages[work].name)
 
 
 def _read_plan(data: Mapping[str, Any]) -> Plan:

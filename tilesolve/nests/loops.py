@@ -10,6 +10,9 @@ from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.kernels.programs import program
 from tilesolve.model.loop_tree import Loop
 
+Bounds = tuple[tuple[Affine, ...], tuple[Affine, ...]]
+"""The greatest of the first ones is the first value, the least of the others is behind the last."""
+
 
 @dataclass(frozen=True, slots=True)
 class Around:
@@ -21,10 +24,13 @@ class Around:
         Of all letters.
     loops
         Those loops, outermost first.
+    bounds_of
+        What is computed here of letters of which it is not all: lower and upper bounds.
     """
 
     extents: Mapping[str, int]
     loops: tuple[Loop, ...] = field(default=())
+    bounds_of: Mapping[str, Bounds] = field(default_factory=dict)
 
     def within(self, loop: Loop) -> Around:
         """Return the place within one more loop."""
@@ -44,9 +50,11 @@ class Around:
         """
         outer = self.of(loop.letter)
         moved = any(condition.position.factor(loop.letter) for condition in conditions)
-        low = [Affine.letter(outer[-1].name) if outer else Affine.number(0)]
+        whole = (Affine.number(0),), (Affine.number(self.extents[loop.letter]),)
+        first, last = self.bounds_of.get(loop.letter, whole)
+        low = [Affine.letter(outer[-1].name)] if outer else list(first)
         high = [Affine.letter(one.name) + step_of(one) for one in _ending(outer, moved)]
-        high.append(Affine.number(self.extents[loop.letter]))
+        high += last
         for condition in conditions:
             factor = condition.position.factor(loop.letter)
             if not factor:

@@ -28,7 +28,7 @@ def price_nest(computation: Computation, tree: LoopTree, machine: Machine) -> Pr
         none = (0.0,) * len(tree.works[0].accesses)
         nothing = (LevelPrice(one.server, one.name, none, none, none, 0.0) for one in places)
         return Price(tuple(nothing), 0.0, 0.0, ())
-    found = count_traffic(tree, places, evicts=_evicts_itself(machine))
+    found = count_traffic(tree, places, evicts=evicts_itself(machine))
     region = region_share(stage, computation.sizes)
     levels = price_levels(places, found, region)
     compute = region * arithmetic_seconds(computation, tree, machine)
@@ -75,7 +75,7 @@ def region_share(stage: Stage, extents: Mapping[str, int]) -> float:
     return float(found.mean())
 
 
-def _evicts_itself(machine: Machine) -> Callable[[Access, Box, LevelView], float]:
+def evicts_itself(machine: Machine) -> Callable[[Access, Box, LevelView], float]:
     """Return what says how much of what a box touches of an array evicts itself from a cache.
 
     In which sets of the last cache lines lie, no address tells.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Condition
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.kernels.programs import program
 from tilesolve.kernels.programs.program import (
     Barrier,
     Compute,
@@ -20,6 +21,7 @@ from tilesolve.kernels.programs.program import (
 )
 from tilesolve.model import loop_tree
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, list_loops, list_works
+from tilesolve.nests.groups import Group, Placed, Tile, holds_rings
 from tilesolve.nests.loops import Around
 
 
@@ -30,10 +32,14 @@ def write_program(computation: Computation, tree: LoopTree) -> Program:
     output that the loops within reach are set, unless registers hold them until they are done.
     All threads wait for one another between parts that stand one after another.
 
+    Works that rings join are a group: loops that they share walk tiles of the last one, which is
+    its root. What each of the others computes there, and what a ring keeps of it, follows from
+    `Group`: loops of a ring begin as far before a tile as it takes to warm the ring up.
+
     Raises
     ------
     SpecError
-        If the tree has copies or rings, or stands for many nests.
+        If the tree has copies, or stands for many nests, or a stage is kept where it is not read.
 
     Examples
     --------
@@ -47,7 +53,13 @@ def write_program(computation: Computation, tree: LoopTree) -> Program:
     stages = computation.stages
     starts = [(Start(at),) for at, stage in enumerate(stages) if stage.update is not None]
     around, writer = Around(computation.sizes), _Writer(stages)
-    parts = [*starts, *(writer.part(around, node, frozenset()) for node in tree.body)]
+    parts = list[tuple[Node, ...]](starts)
+    for node in tree.body:
+        if holds_rings(node):
+            group = _GroupWriter(computation.sizes, writer, Group.of(computation, node))
+            parts.append(group.node(node, group.waiting))
+        else:
+            parts.append(writer.part(around, node, frozenset()))
     waits = (Barrier(),) if any(loop.kind == "threads" for loop in tree.loops) else ()
     body: list[Node] = []
     for part in parts:
@@ -169,3 +181,77 @@ class _Writer:
             first = replace(first, kind="serial")
         body = self._start(around.within(first), work, rest)
         return (around.bound(first, stage.bounds, body),)
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupWriter:
+    """Writes the nodes of a tree that belong to a group of stages."""
+
+    extents: Mapping[str, int]
+    writer: _Writer
+    group: Group
+
+    @property
+    def waiting(self) -> tuple[Tile, ...]:
+        """The loops that begin before the tiles around them."""
+        return tuple(tile for tile in self.group.tiles.values() if tile.sliding)
+
+    def node(self, node: loop_tree.Node, waiting: tuple[Tile, ...]) -> tuple[Node, ...]:
+        """Return what runs at a place; `waiting` are loops whose first trips not all parts need."""
+        works = list_works((node,))
+        placed = [self.group.placed[work] for work in works]
+        if isinstance(node, Buffer) and node.layout == "ring":
+            return (self._buffer(node, waiting),)
+        if len(works) == 1:
+            return self._stage(node, placed[0])
+        if not isinstance(node, Loop):
+            assert not isinstance(node, Do)
+            return self._body(node.body, waiting)
+        tile = self.group.tiles[id(node)]
+        low = placed[0].begin_of(tile) - tile.warm_up
+        high = placed[0].ends_of(tile)
+        body = self._body(node.body, waiting)
+        return (program.Loop(tile.name, (low,), high, body, tile.step, node.kind),)
+
+    def _body(self, body: Sequence[loop_tree.Node], waiting: tuple[Tile, ...]) -> tuple[Node, ...]:
+        """Return parts one after another, each where it is needed."""
+        found: list[Node] = []
+        for node in body:
+            placed = [self.group.placed[work] for work in list_works((node,))]
+            root = all(one.stage == self.group.regions.root for one in placed)
+            late = [one for one in waiting if all(one in each.waits for each in placed)]
+            part = self.node(node, tuple(one for one in waiting if one not in late))
+            if late and not root:  # bounds of the root itself leave out what lies before
+                begun = (Condition(one.begin - placed[0].begin_of(one)) for one in late)
+                part = (Guard(tuple(begun), part),)
+            found += part
+        return tuple(found)
+
+    def _buffer(self, buffer: Buffer, waiting: tuple[Tile, ...]) -> program.Buffer:
+        name = buffer.holds.array
+        placed = next(one for one in self.group.placed.values() if one.stage == name)
+        origin, shape = placed.room()
+        letters = list(self.group.regions.spans[name])
+        ring = letters.index(placed.ring[0]) if placed.ring else None
+        return program.Buffer(name, origin, shape, self._body(buffer.body, waiting), ring)
+
+    def _stage(self, node: loop_tree.Node, placed: Placed) -> tuple[Node, ...]:
+        """Return the loops of a stage alone, over its own letters."""
+        stage, regions = self.writer.stages[placed.work], self.group.regions
+        names = {x: regions.letter_of(placed.stage, x) for x in regions.extents}
+        own = _with_letters(node, {x: one for x, one in names.items() if one})
+        walked = {loop.letter for loop in list_loops((own,))}
+        for letter in reversed([x for x in stage.output if x not in walked]):
+            own = Loop(letter, 1, (own,))
+        bounds = {letter: placed.bounds(letter) for letter in stage.output}
+        return self.writer.part(Around(self.extents, (), bounds), own, frozenset())
+
+
+def _with_letters(node: loop_tree.Node, names: Mapping[str, str]) -> loop_tree.Node:
+    """Return a node whose loops walk the letters of a stage in place of the root's."""
+    if isinstance(node, Do):
+        return node
+    body = tuple(_with_letters(one, names) for one in node.body)
+    if isinstance(node, Loop):
+        return replace(node, letter=names.get(node.letter, node.letter), body=body)
+    return replace(node, body=body)

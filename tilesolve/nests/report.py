@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
+
+import numpy as np
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.kernels.programs.nodes import list_nodes
@@ -10,11 +13,13 @@ from tilesolve.kernels.programs.printer import print_program
 from tilesolve.model.loop_tree import Call, Loop
 from tilesolve.nests.solutions import (
     BlockSolution,
+    FusedSolution,
     LoopSolution,
     MoveSolution,
     NestSolution,
     SolvedNest,
 )
+from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_count, format_duration, format_volume
 
 
@@ -34,9 +39,9 @@ def _lines(solution: SolvedNest) -> Iterator[str]:
     for one in solution.solutions:
         yield ""
         yield from describe(one)
-        if isinstance(one, LoopSolution | MoveSolution):
+        if isinstance(one, LoopSolution | FusedSolution | MoveSolution):
             yield from _levels(one)
-        if isinstance(one, LoopSolution):
+        if isinstance(one, LoopSolution | FusedSolution):
             yield "loops as they run, outermost first:"
             yield from (f"  {line}" for line in print_program(one.program).splitlines())
 
@@ -58,6 +63,10 @@ def describe(solution: NestSolution) -> list[str]:
     head = f"{solution.statement}: {solution.kind.value}, by a {solution.route}: {solution.why}"
     if isinstance(solution, LoopSolution):
         return [head, f"  {', '.join(_describe_loops(solution))}"]
+    if isinstance(solution, FusedSolution):
+        count = format_count(len(solution.computation.stages), "stage")
+        head = f"{solution.statement.name} of {count}: fused, by a nest: {solution.why}"
+        return [head, *_describe_group(solution)]
     if isinstance(solution, MoveSolution):
         return [head, f"  {solution.transpose}"]
     return [head, *(_describe_blocks(solution) if isinstance(solution, BlockSolution) else ())]
@@ -68,13 +77,49 @@ def _describe_loops(solution: LoopSolution) -> Iterator[str]:
     yield f"tile {sizes}" if sizes else "no tiles"
     nodes = [one for one in list_nodes(solution.loops.body) if isinstance(one, Loop | Call)]
     yield " ".join(["loops", *(one.name if isinstance(one, Loop) else "|" for one in nodes)])
+    yield from _describe_kinds(solution)
+    if solution.capped_by:
+        yield f"held back by {solution.capped_by}"
+
+
+def _describe_kinds(solution: LoopSolution | FusedSolution) -> Iterator[str]:
+    """Yield which letters threads and vectors go along, and what goes past the caches."""
     if solution.threads_letter:
         yield f"threads over {solution.threads_letter}"
     if solution.vector_letter:
         yield f"vectors along {solution.vector_letter}"
     yield from (f"{name} goes past the caches" for name in sorted(solution.non_temporal))
-    if solution.capped_by:
-        yield f"held back by {solution.capped_by}"
+
+
+def _describe_group(solution: FusedSolution) -> Iterator[str]:
+    """Yield the loops that stages share, and where each of them is computed and kept."""
+    placed, computation = solution.placed, solution.computation
+    tiles = placed[solution.statement.name].tiles if placed else ()
+    shared = " ".join(["loops", *(tile.name for tile in tiles)])
+    yield f"  {', '.join([shared, *_describe_kinds(solution)])}"
+    rows = [["stage", "computed in", "kept in", "positions", "bytes", "again"]]
+    for stage in computation.stages:
+        one = placed.get(stage.name)
+        if one is None:
+            size = format_volume(computation.array(stage.name).bytes)
+            rows.append([stage.name, "its own loops", "memory", "all", size, "-"])
+            continue
+        needed = one.regions.points(stage.name, {})
+        again = f"{one.points() / needed - 1:.1%}" if needed else "-"
+        computed = one.tiles[-1].name if one.tiles else "-"
+        if one.kept is None:
+            rows.append([stage.name, computed, "-", "-", "-", again])
+            continue
+        shape = one.room()[1]
+        element = np.dtype(computation.dtypes[stage.name]).itemsize
+        sides = [
+            f"{'ring of ' if one.ring and one.ring[0] == letter else ''}{side}"
+            for letter, side in zip(one.regions.spans[stage.name], shape, strict=True)
+        ]
+        kept = one.tiles[one.kept - 1].name
+        size = format_volume(prod(shape) * element)
+        rows.append([stage.name, computed, kept, " x ".join(sides), size, again])
+    yield from align_columns(rows)
 
 
 def _describe_blocks(solution: BlockSolution) -> Iterator[str]:
@@ -94,7 +139,7 @@ def _takes(computation: Computation) -> str:
     return found + (f"; returns {', '.join(outputs)}" if len(outputs) > 1 else "")
 
 
-def _levels(solution: LoopSolution | MoveSolution) -> Iterator[str]:
+def _levels(solution: LoopSolution | FusedSolution | MoveSolution) -> Iterator[str]:
     """Yield a line for what each level moves, and for the arithmetic."""
     cost = solution.cost
     for level in cost.levels:

@@ -59,7 +59,7 @@ def make_tree(
     computation, stage = request.computation, request.statement
     accesses = find_references(computation, stage)
     extents = tuple((x, computation.sizes[x]) for x in stage.letters)
-    loaded = tuple(_as_loaded(one, loops, _vector_bytes(request)) for one in accesses)
+    loaded = tuple(as_loaded(one, loops, _vector_bytes(request)) for one in accesses)
     inside = held or max(sum(one.kind in ("vector", "unrolled") for one in loops), 1)
     body = nest_loops(loops[-inside:], (Do(),))
     if loops:
@@ -296,7 +296,7 @@ def _coupled(stage: Stage, letter: str, others: Sequence[str]) -> bool:
     )
 
 
-def _as_loaded(access: Access, loops: Sequence[Loop], vector_bytes: int) -> Access:
+def as_loaded(access: Access, loops: Sequence[Loop], vector_bytes: int) -> Access:
     """Return an access with what registers take in for each element.
 
     Lanes that lie apart are loaded one by one, each like a vector, unless rows that lie side by

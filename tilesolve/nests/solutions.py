@@ -18,6 +18,9 @@ from tilesolve.model.price import Price
 from tilesolve.model.score import score_price
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
+from tilesolve.nests.group_price import price_group
+from tilesolve.nests.group_trees import Grouping, group_tree
+from tilesolve.nests.groups import Group, Placed, holds_rings
 from tilesolve.nests.moves import read_move, transpose_of
 from tilesolve.nests.programs import write_program
 from tilesolve.nests.request import NestRequest, Route
@@ -76,34 +79,22 @@ class _Priced(_Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class LoopSolution(_Priced):
-    """A statement that generated loops compute.
+class _Looped(_Priced):
+    """What those have that generated loops compute.
 
     Parameters
     ----------
     loops
         What is priced, printed and run.
-    tiles
-        The tile of each letter; empty where there are none.
-    capped_by
-        The array and the cache that keep tiles from being larger, as no more rows of it stay;
-        empty where other limits do.
     """
 
     loops: LoopTree
-    tiles: Mapping[str, int] = field(default_factory=dict)
-    capped_by: str = ""
     route: ClassVar[Route] = "nest"
 
     @property
     def program(self) -> Program:
         """The loops with their bounds, for what interprets, compiles and prints them."""
         return write_program(self.computation, self.loops)
-
-    @property
-    def kind(self) -> NestClass:
-        """What tiles are made for."""
-        return tile_class(self.statement)
 
     @property
     def threads_letter(self) -> str | None:
@@ -119,6 +110,52 @@ class LoopSolution(_Priced):
     def non_temporal(self) -> frozenset[str]:
         """The arrays that are written past the caches."""
         return frozenset([self.statement.name] if self.loops.output == "stream" else [])
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSolution(_Looped):
+    """A statement that generated loops compute.
+
+    Parameters
+    ----------
+    tiles
+        The tile of each letter; empty where there are none.
+    capped_by
+        The array and the cache that keep tiles from being larger, as no more rows of it stay;
+        empty where other limits do.
+    """
+
+    tiles: Mapping[str, int] = field(default_factory=dict)
+    capped_by: str = ""
+
+    @property
+    def kind(self) -> NestClass:
+        """What tiles are made for."""
+        return tile_class(self.statement)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedSolution(_Looped):
+    """Several stages that generated loops compute together, each where the last one needs it."""
+
+    kind: ClassVar[NestClass] = NestClass.FUSED
+
+    @classmethod
+    def of(cls, request: NestRequest, grouping: Grouping, why: str, *, streamed: bool) -> Self:
+        """Return the solution of stages that run together in some way, with its price."""
+        loops = group_tree(request, grouping, streamed=streamed)
+        return cls(request, why, price_group(request, loops), loops)
+
+    @property
+    def statement(self) -> Stage:
+        """The last stage: the root."""
+        return self.computation.stages[-1]
+
+    @property
+    def placed(self) -> Mapping[str, Placed]:
+        """Where each stage of the group is computed and kept, by its name."""
+        groups = [Group.of(self.computation, x) for x in self.loops.body if holds_rings(x)]
+        return {one.stage: one for group in groups for one in group.placed.values()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +325,8 @@ def name_reads(request: NestRequest) -> dict[str, Read]:
     return found
 
 
-NestSolution = LoopSolution | ContractionSolution | MoveSolution | BlockSolution
-"""How one statement is run."""
+NestSolution = LoopSolution | ContractionSolution | MoveSolution | BlockSolution | FusedSolution
+"""How one statement is run, or several together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,146 @@
+"""Groups of stages as solutions of plans: run, kept, printed and priced like any other."""
+
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.drawn_stages import draw_group, draw_stages, fill
+from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.statements.computation import bind_stages
+from tilesolve.contractions.statements.evaluate import evaluate
+from tilesolve.contractions.statements.parse import parse_stages
+from tilesolve.machine.model import Machine
+from tilesolve.nests.files import HOLDS, NEST_FORMAT
+from tilesolve.nests.group_trees import Grouping, Level
+from tilesolve.nests.plan import NestPlan
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.shapes import over
+from tilesolve.nests.solutions import FusedSolution, SolvedNest
+from tilesolve.plans.files import seal
+
+MACHINE = Machine.load("i7-6700k")
+BLUR = "bx[y,x] = I[y,x] + I[y,x+1] + I[y,x+2]\nby[u,v] = bx[u,v] + bx[u+1,v] + bx[u+2,v]"
+
+
+def fuse(computation, grouping, threads=1, *, streamed=False):
+    """A plan of all stages as one group."""
+    request = NestRequest(computation, MACHINE, threads)
+    found = FusedSolution.of(request, grouping, "asked for", streamed=streamed)
+    return NestPlan(SolvedNest(request, (found,)))
+
+
+def blur(rows=1, threads=1, height=200, width=1024, **kinds):
+    """A blur whose first stage slides, in strips of half the height."""
+    sizes = {"y": height + 2, "x": width, "u": height, "v": width}
+    computation = bind_stages(parse_stages(BLUR), sizes, "float32")
+    shared = (over("u", -(-height // 2), "threads" if threads > 1 else "serial"), over("u", rows))
+    return fuse(computation, Grouping(shared, {"bx": Level(2, 1)}, rows), threads, **kinds)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.data())
+def test_plans_of_drawn_groups_compute_read_back_and_print(data):
+    """Arrays in any order of memory, again and again, by one or two threads."""
+    threads = data.draw(st.integers(1, 2))
+    computation = bind_stages(*data.draw(draw_stages(most=3, largest=20)))
+    plan = fuse(computation, data.draw(draw_group(computation, threads)), threads)
+    assert NestPlan.from_json(plan.to_json()) == plan
+    assert pickle.loads(pickle.dumps(plan)) == plan
+    given_arrays = [np.asfortranarray(one) for one in fill(computation, 3).values()]
+    wanted = evaluate(computation, dict(zip(plan.inputs, given_arrays, strict=True)))
+    for number in range(3):
+        arrays = given_arrays if number == 0 else [np.ascontiguousarray(x) for x in given_arrays]
+        out = np.full(computation.output.shape, 55, computation.output.dtype)
+        assert plan(*arrays, out=out) is out
+        assert np.array_equal(out, wanted.astype(out.dtype))
+    text = str(plan)
+    assert all(stage.name in text for stage in computation.stages)
+    assert 0 < plan.seconds < 1
+
+
+def test_the_report_says_where_stages_are_computed_and_kept():
+    """Loops, rings, bytes, and the share that is computed again."""
+    text = str(blur(rows=2, threads=2))
+    assert "by of 2 stages: fused, by a nest: asked for" in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "loops u_100 u_2, threads over u, vectors along v" in lines
+    assert "stage computed in kept in positions bytes again" in lines
+    assert "bx u_2 u_100 ring of 4 x 1024 16.4 kB 1.0%" in lines
+    assert "by u_2 - - - 0.0%" in lines
+
+
+def test_rings_move_less_than_arrays_and_cost_less():
+    """Of images larger than caches: what lies between stages goes to memory unless it is kept."""
+    slides = blur(height=4000, width=4000).solutions[0]
+    apart = fuse(slides.computation, Grouping((), {})).solutions[0]
+    memory = [one.cost.levels[-1].volume for one in (slides, apart)]
+    image = 4000 * 4000 * 4
+    assert 2 * image < memory[0] < 3.3 * image
+    assert memory[1] > memory[0] + 1.9 * image
+    assert slides.seconds < apart.seconds
+
+
+def test_tiles_that_overlap_are_charged_for_what_they_compute_again():
+    """The smaller the tile, the more arithmetic; a ring has less than any of them."""
+    computation = blur(height=1024, width=1024).computation
+    found = []
+    for tile in (8, 32, 128):
+        shared = (over("u", tile), over("v", 256))
+        found.append(fuse(computation, Grouping(shared, {"bx": Level(1, 1)})).solutions[0])
+    computes = [one.cost.compute for one in found]
+    assert computes == sorted(computes, reverse=True)
+    again = [one.placed["bx"].points() / (1026 * 1024) for one in found]
+    assert again == pytest.approx([128 * 10 / 1026, 32 * 34 / 1026, 8 * 130 / 1026])
+
+
+def test_two_threads_have_half_of_the_arithmetic():
+    """Strips are shared; three of them leave one thread two."""
+    one, two = blur(threads=1), blur(threads=2)
+    computes = [x.solutions[0].cost.compute for x in (one, two)]
+    assert computes[1] == pytest.approx(computes[0] / 2, rel=1e-3)
+    grouping = Grouping((over("u", 70, "threads"), over("u", 1)), {"bx": Level(2, 1)})
+    three = fuse(one.computation, grouping, 2).solutions[0].cost.compute
+    assert three == pytest.approx(computes[0] * 2 / 3, rel=0.05)
+
+
+def test_damaged_groups_are_refused():
+    """Nodes that are none, and loops that leave out a stage."""
+    plan = blur()
+    for old, new in (
+        ('"do": 0', '"do": 1'),
+        ('"ring"', '"pond"'),
+        ('"loop": ["u", 1,', '"loop": ["u", 0,'),
+        ('"buffer": ["bx"', '"buffer": ["by"'),
+    ):
+        text = plan.to_json()
+        assert old in text
+        with pytest.raises(PlanError):
+            NestPlan.from_json(_resealed(text.replace(old, new, 1)))
+
+
+def _resealed(text):
+    """The text with a checksum of its own."""
+    data = json.loads(text)
+    rest = {x: one for x, one in data.items() if x not in ("format", "holds", "checksum")}
+    return seal(HOLDS, NEST_FORMAT, rest)
+
+
+def test_a_root_may_go_past_the_caches():
+    """Values are the same."""
+    plan = blur(streamed=True)
+    image = fill(plan.computation)["I"]
+    assert np.array_equal(plan(image), blur()(image))
+    assert plan.solutions[0].non_temporal == {"by"}
+    assert replace(plan.solutions[0], why="other") != plan.solutions[0]
+
+
+def test_rows_that_share_lines_cost_more_past_the_caches():
+    """As of single statements: each row begins amid a line that others write, too."""
+    for width, dearer in ((1024, False), (1021, True)):
+        through, past = (blur(width=width, streamed=one).solutions[0].cost for one in (False, True))
+        assert (past.compute > through.compute) == dearer

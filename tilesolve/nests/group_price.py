@@ -1,0 +1,100 @@
+"""What a group of stages costs: the price of its tree, with what is computed again."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.machine.model import Machine
+from tilesolve.model.loop_tree import LoopTree, Node, list_loops, list_works
+from tilesolve.model.price import Price, list_levels, price_levels
+from tilesolve.model.traffic import count_traffic
+from tilesolve.nests.arithmetic import (
+    arithmetic_seconds,
+    count_operations,
+    points_of_vector,
+    slot_seconds,
+)
+from tilesolve.nests.group_trees import renumber
+from tilesolve.nests.groups import Group, Placed, holds_rings
+from tilesolve.nests.loops import step_of
+from tilesolve.nests.price import evicts_itself, has_whole_lines
+from tilesolve.nests.request import NestRequest
+
+
+def price_group(request: NestRequest, tree: LoopTree) -> Price:
+    """Return what the loops of a computation of several stages cost each of the threads.
+
+    Boxes of the price have no halo: what stages compute again, they move again.
+    """
+    computation, machine = request.computation, request.machine
+    places = list_levels(machine, tree.threads)
+    found = count_traffic(tree, places, evicts=evicts_itself(machine))
+    apart = tree.output == "stream" and not has_whole_lines(
+        computation.output, machine.levels[0].line
+    )
+    shared_line = machine.costs.shared_line_cycles / machine.frequency if apart else 0.0
+    compute, calls, done, once = 0.0, 0.0, 0.0, 0.0
+    for node in tree.body:
+        if not holds_rings(node):
+            compute += _alone_seconds(request, tree, node)
+            continue
+        for one in Group.of(computation, node).placed.values():
+            seconds, rows = _stage_seconds(computation, one, machine, (tree, node))
+            seconds += rows * shared_line if one.stage == one.regions.root else 0.0
+            compute, calls = compute + seconds, calls + rows
+            done += one.points()
+            once += one.regions.points(one.stage, {})
+    return Price(price_levels(places, found, done / once if once else 1.0), compute, calls, ())
+
+
+def _alone_seconds(request: NestRequest, tree: LoopTree, node: Node) -> float:
+    """Return what the arithmetic of a stage takes that has loops of its own."""
+    (work,) = set(list_works((node,)))
+    alone = request.of(request.computation, request.computation.stages[work]).computation
+    own = LoopTree((tree.works[work],), (renumber(node, 0),), threads=tree.threads)
+    return arithmetic_seconds(alone, own, request.machine)
+
+
+def _stage_seconds(
+    computation: Computation, one: Placed, machine: Machine, around: tuple[LoopTree, Node]
+) -> tuple[float, float]:
+    """Return what a stage of a group takes a thread, and how often a vector loop begins.
+
+    Each vector has its operations; the last one of a row counts as a whole one. Rows that are
+    written out begin together.
+    """
+    tree, node = around
+    stage = computation.stages[one.work]
+    column = stage.output[-1] if stage.output else ""
+    lanes = {column: points_of_vector(stage, computation.dtypes, machine)} if column else {}
+    summed = prod(computation.sizes[x] for x in stage.summed)
+    slot = slot_seconds(stage, computation.dtypes, machine, tree.threads)
+    work = max(count_operations(stage.term), 1) / 2 * slot
+    share = _share(tree, node, one)
+    rows = one.points({column: computation.sizes[column]} if column else {}) / _rows(one)
+    seconds = one.points(lanes) * summed * work
+    starts = rows * machine.costs.tile_cycles / machine.frequency
+    return (seconds + starts) * share, rows * share
+
+
+def _rows(one: Placed) -> float:
+    """Return how many rows of a stage are written out around each vector."""
+    for loop in one.own:
+        if loop.kind != "unrolled":
+            continue
+        own = one.regions.letter_of(one.stage, loop.letter)
+        scale = one.regions.spans[one.stage][own].scale if own else 1
+        steps = [tile.step for tile in one.tiles if tile.letter == loop.letter]
+        steps += [step_of(x) for x in one.own if x.letter == loop.letter and x is not loop]
+        return max(float(steps[-1] * scale), 1.0) if steps else 1.0
+    return 1.0
+
+
+def _share(tree: LoopTree, node: Node, one: Placed) -> float:
+    """Return the share of all trips that the busiest thread has."""
+    for loop in list_loops((node,)):
+        if loop.kind == "threads":
+            trips = -(-one.regions.extents[loop.letter] // step_of(loop))
+            return ceil(trips / tree.threads) / trips
+    return 1.0
