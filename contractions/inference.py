@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -165,3 +166,18 @@ def _given(axis: OperandAxis, sizes: Mapping[str, int]) -> str:
     """Return the sizes of an axis's letters as text, those that are known."""
     known = [f"{letter}={sizes[letter]}" for letter in axis.subscript.letters if letter in sizes]
     return ", ".join(known) or "any sizes"
+
+
+def read_extents(text: str) -> dict[str, int]:
+    """Read ``"a=72, b=72"``."""
+    sizes: dict[str, int] = {}
+    for item in re.split(r"[,\s]+", re.sub(r"\s*=\s*", "=", text.strip())):
+        if not item:
+            continue
+        letter, equals, digits = item.partition("=")
+        if not equals or not letter or not re.fullmatch(r"[+-]?[0-9]{1,20}", digits):
+            raise SizeError(f"expected sizes such as 'a=72, b=72', found {item!r} in {text!r}")
+        if letter in sizes:
+            raise SizeError(f"two sizes for {letter!r} in {text!r}: {sizes[letter]} and {digits}")
+        sizes[letter] = int(digits)
+    return sizes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -23,7 +22,7 @@ from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.dtype_names import find_dtype, written_name
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.half_precision import HALF_DTYPES, is_half, summed_dtype
-from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, require
+from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, read_extents, require
 from tilesolve.contractions.padding import Padding, check_padding
 from tilesolve.contractions.pairing import Pairing
 from tilesolve.contractions.spec import Spec
@@ -412,21 +411,6 @@ def _integer(spec: Spec, letter: str, value: object) -> int:
         raise SizeError(
             f"the size of {letter!r}{_home(spec, letter)} must be an integer, got {value!r}"
         ) from None
-
-
-def read_extents(text: str) -> dict[str, int]:
-    """Read ``"a=72, b=72"``."""
-    sizes: dict[str, int] = {}
-    for item in re.split(r"[,\s]+", re.sub(r"\s*=\s*", "=", text.strip())):
-        if not item:
-            continue
-        letter, equals, digits = item.partition("=")
-        if not equals or not letter or not re.fullmatch(r"[+-]?[0-9]{1,20}", digits):
-            raise SizeError(f"expected sizes such as 'a=72, b=72', found {item!r} in {text!r}")
-        if letter in sizes:
-            raise SizeError(f"two sizes for {letter!r} in {text!r}: {sizes[letter]} and {digits}")
-        sizes[letter] = int(digits)
-    return sizes
 
 
 def dtype_name(dtype: npt.DTypeLike | None) -> str:

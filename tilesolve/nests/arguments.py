@@ -12,7 +12,7 @@ from tilesolve.contractions.argument_kinds import check_kind, check_kinds
 from tilesolve.contractions.convolution_arguments import read_shape
 from tilesolve.contractions.dtype_names import find_dtype
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
-from tilesolve.contractions.problem import read_extents
+from tilesolve.contractions.inference import read_extents
 from tilesolve.contractions.statements.affine import Condition
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.extents import Shape
