@@ -27,7 +27,7 @@ from tilesolve.contractions.statements.pieces import (
     unite,
     write_pieces,
 )
-from tilesolve.contractions.statements.positions import fold_positions, list_letters
+from tilesolve.contractions.statements.positions import fold_numbers, fold_positions, list_letters
 from tilesolve.contractions.statements.scans import SCANS, Scan
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
@@ -325,7 +325,8 @@ class _Statement:
         if operation is None:
             raise self._refused(node, f"{ast.unparse(node)}: there is no such operation")
         terms = tuple(self._term(part, target) for part in parts)
-        return fold_positions(operation.name, terms) or Apply(operation.name, terms)
+        number = fold_numbers(operation.name, terms)
+        return number or fold_positions(operation.name, terms) or Apply(operation.name, terms)
 
     def _call(self, node: ast.Call, target: Read) -> Term:
         name = node.func.id if isinstance(node.func, ast.Name) else ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Sequence
+from math import isfinite
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
@@ -28,6 +30,32 @@ def list_letters(node: ast.AST) -> set[str]:
             names = [x for x in ast.walk(one.slice) if isinstance(x, ast.Name)]
             found |= {x.id for x in names if id(x) not in periods} - arrays
     return found
+
+
+_PYTHONS = {
+    **{"add": operator.add, "subtract": operator.sub, "multiply": operator.mul},
+    **{"true_divide": operator.truediv, "floor_divide": operator.floordiv},
+}
+"""Python's own operations of numbers as they are written."""
+
+
+def fold_numbers(name: str, terms: Sequence[Term]) -> Number | None:
+    """Return an operation of numbers as they are written as one number, as Python does.
+
+    Examples
+    --------
+    >>> fold_numbers("subtract", [Number(5), Number(2)])
+    Number(value=3)
+    """
+    values = [one.value for one in terms if isinstance(one, Number)]
+    plain = all(type(one) in (int, float) for one in values)
+    if name not in _PYTHONS or len(values) < len(terms) or not plain:
+        return None
+    try:
+        found = _PYTHONS[name](*values)
+    except ArithmeticError:
+        return None
+    return Number(found) if isfinite(found) else None
 
 
 def fold_positions(name: str, terms: Sequence[Term]) -> Position | None:

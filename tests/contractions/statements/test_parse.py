@@ -154,3 +154,14 @@ def test_numbers_keep_their_kind():
     (stage,) = parse_stages("o[x] = 1 + 1.0 * A[x]")
     numbers = [one.value for one in stage.term.all if isinstance(one, Number)]
     assert [type(value) for value in numbers] == [int, float]
+
+
+def test_numbers_as_written_are_pythons():
+    """So they take the dtype of what they meet; positions and regions may have them."""
+    (stage,) = parse_stages("C[i] = A[3-2] * (7 // 2) + 1 / 4 - i", "i < 9 - 2 * 3")
+    assert str(stage) == "C[i] = A[1] * 3 + 0.25 - i, where 2 >= i"
+    assert stage.term.kind({"A": "float32"}) == "float64"
+    (stage,) = parse_stages("C[i] = A[i] * (3 - 2)")
+    assert stage.term.kind({"A": "uint8"}) == "uint8"
+    (stage,) = parse_stages("C[i] = A[i] + 1 // 0")
+    assert str(stage) == "C[i] = A[i] + 1 // 0"
