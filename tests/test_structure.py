@@ -278,6 +278,7 @@ NUMBERS = {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
         "contractions.tracing": "_MOST_BRANCHES _MOST_FACTORS _MOST_PARTS",
+        "nests.regions": "MOST_REGIONS",
         "nests.running": "MOST_LAYOUTS",
         "running.execution": "_CALLS",
         "plans.cache": "MAX_PLANS_IN_MEMORY",

@@ -224,3 +224,19 @@ def _shrink(node, name):
     if getattr(node, "name", "") == name and hasattr(node, "ring"):
         return replace(node, body=body, shape=(node.shape[0] - 1, *node.shape[1:]))
     return replace(node, body=body)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_channels_are_written_out_within_each_vector(rows):
+    """What does not depend on the channel is kept for all of them."""
+    text = "g[y,x] = I[0,y,x] + 2*I[1,y,x] + I[2,y,x]\no[c,u,v] = (g[u,v] - g[u+2,v+1]) * I[c,u,v]"
+    sizes = {"y": 23, "x": 30, "c": 3, "u": 21, "v": 29}
+    computation = bind_stages(parse_stages(text), sizes, "int32")
+    grouping = Grouping((over("u", 8), over("u", rows)), {"g": Level(2, 1)}, rows)
+    tree = group_tree(NestRequest(computation, MACHINE), grouping)
+    program = write_program(computation, tree)
+    assert "unrolled c in 0 .. 3" in print_program(program)
+    arrays, out = fill(computation), np.zeros((3, 21, 29), "int32")
+    compile_program(program).run({**arrays, "o": out})
+    assert np.array_equal(out, evaluate(computation, arrays))
+    assert interpret(program, arrays).computes == (23 * 30 + 2 * 2 * 30, 3 * 21 * 29)

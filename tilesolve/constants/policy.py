@@ -218,6 +218,9 @@ LATER_LINE_SHARE = 0.25
 NEST_WHOLE_EXTENT = 8
 """Extent up to which a letter gets no tile where a nest has many letters."""
 
+GROUP_SHORT_EXTENT = 4
+"""Extent up to which a letter of a stage of a group is written out within each vector: channels."""
+
 NEST_CONTRACTION_FLOPS = 2**22
 """Operations from which on a statement that is a contraction is left to a plan."""
 

@@ -80,15 +80,18 @@ def _stage_seconds(
 
 def _rows(one: Placed) -> float:
     """Return how many rows of a stage are written out around each vector."""
+    found = 1.0
     for loop in one.own:
         if loop.kind != "unrolled":
             continue
         own = one.regions.letter_of(one.stage, loop.letter)
-        scale = one.regions.spans[one.stage][own].scale if own else 1
         steps = [tile.step for tile in one.tiles if tile.letter == loop.letter]
         steps += [step_of(x) for x in one.own if x.letter == loop.letter and x is not loop]
-        return max(float(steps[-1] * scale), 1.0) if steps else 1.0
-    return 1.0
+        if own is None or not steps:
+            found *= one.regions.spans[one.stage][own or loop.letter].extent
+        else:
+            found *= max(float(steps[-1] * one.regions.spans[one.stage][own].scale), 1.0)
+    return found
 
 
 def _share(tree: LoopTree, node: Node, one: Placed) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
-from tilesolve.constants.policy import NEST_HELD_VECTORS
+from tilesolve.constants.policy import GROUP_SHORT_EXTENT, NEST_HELD_VECTORS
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
@@ -177,17 +177,29 @@ class _Maker:
         summed = [over(x) for x in stage.summed] if stage.reduction is not None else []
         around = [over(x) for x in rows if not any(x == y.letter and y.single for y in loops)]
         written = self.grouping.rows
+        short = [] if summed else [x for x in rows if self.is_short(x)][-1:]
+        inside = [*(over(x, 1, "unrolled") for x in short), *inside]
+        around = [one for one in around if one.letter not in short]
+        rows = [x for x in rows if x not in short]
         if summed:
             around.append(over(column, NEST_HELD_VECTORS * self.request.lanes))
         elif rows and written > 1:
             around = [one for one in around if one.letter != rows[-1]]
             if not any(one.letter == rows[-1] and one.step == written for one in loops):
                 around.append(over(rows[-1], written))
-            inside.insert(0, over(rows[-1], 1, "unrolled"))
+            inside.insert(len(short), over(rows[-1], 1, "unrolled"))
         body = nest_loops([*summed, *inside], (Do(work),))
         holds = Access(stage.name, (), (), 1, "write")
         call = Call((Buffer(0, holds, "registers", "register", body),))
         return nest_loops(around, (call,))[0]
+
+    def is_short(self, letter: str) -> bool:
+        """Return whether a letter, such as that of channels, is written out within each vector.
+
+        What does not depend on it is computed once then.
+        """
+        walked = any(letter == one.letter for one in self.grouping.loops)
+        return not walked and self.request.computation.sizes[letter] <= GROUP_SHORT_EXTENT
 
     def letter(self, stage: Stage, own: str) -> str:
         """Return the letter of the root that a letter of a stage follows; else that itself."""
