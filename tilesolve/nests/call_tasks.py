@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -72,19 +73,28 @@ class StatementWriter:
         """Write statements; the last one computes an array that is given.
 
         What it updates is copied there before, unless it lies there. No other array that is given
-        changes: where a statement updates one, it updates a copy.
+        changes: where a statement updates one, it updates a copy. Further statements of an array
+        write to where the first one did.
         """
         known = dict(arrays)
-        for at, one in enumerate(solutions):
-            info, last = one.computation.output, at == len(solutions) - 1
+        times = Counter(one.computation.output.name for one in solutions)
+        last = solutions[-1].computation.output.name
+        for one in solutions:
+            info = one.computation.output
             own = known.get(info.name)
-            target = out if last else self.tasks.add_array(info.shape, info.dtype)
+            if info.name == last:
+                target = out
+            elif own is not None and info.name not in arrays:
+                target = own
+            else:
+                target = self.tasks.add_array(info.shape, info.dtype)
             known[info.name] = target
             if not all(info.shape):
                 continue
             if own is not None and own != target:
                 self._copy(target, own, one.request.threads)
-            elif own is None and not last and leaves_elements(one.computation):
+            alone = own is None and times[info.name] == 1 and info.name != last
+            if alone and leaves_elements(one.computation):
                 self.tasks.write_stage([partial(self.tasks.clear, target)])
             self._write_statement(one, known)
 

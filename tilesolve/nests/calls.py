@@ -227,7 +227,7 @@ def first_elements(array: Array, shape: tuple[int, ...]) -> Array:
 def leaves_elements(computation: Computation) -> bool:
     """Return whether the last stage leaves elements of its array as they are."""
     stage, sizes = computation.stages[-1], computation.sizes
-    if stage.update is not None:
+    if stage.update is not None or any(one.name == stage.name for one in computation.stages[:-1]):
         return False
     computed = tuple(sizes[letter] for letter in stage.output)
     return computed != computation.output.shape or bool(stage.bounds)
