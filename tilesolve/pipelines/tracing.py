@@ -16,10 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from tilesolve.contractions import errors
 from tilesolve.contractions.errors import TilesolveError, TraceError
 from tilesolve.contractions.stand_ins import StandInModule, rebuild
+from tilesolve.nests import arguments
 from tilesolve.nests.arguments import nest_dtype
 from tilesolve.nests.calls import Array
+from tilesolve.pipelines import moves
 from tilesolve.pipelines.graph import Graph, Shape
 from tilesolve.pipelines.moves import create
 from tilesolve.pipelines.traced import Storage, Traced
@@ -247,9 +250,9 @@ def _find_line(found: TracebackType | None, function: Callable[..., Any]) -> str
     return f", {Path(path).name}:{number}: {linecache.getline(path, number).strip()}"
 
 
-_OURS = ("tilesolve.pipelines", "tilesolve.contractions", "tilesolve.nests", "numpy", "contextlib")
-"""Modules whose frames are no lines of the user's."""
+_OURS = tuple(str(Path(str(one.__file__)).parent) for one in (errors, arguments, moves, np))
+"""Folders whose code has no lines of the user's."""
 
 
 def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).startswith(_OURS)
+    return frame.f_code.co_filename.startswith(_OURS)
