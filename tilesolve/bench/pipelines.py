@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+Array = Any
+"""An array of NumPy's, or one that is traced."""
 
 BLUR_WEIGHTS = np.array(
     [0.03125, 0.109375, 0.21875, 0.28125, 0.21875, 0.109375, 0.03125], "float32"
@@ -68,8 +69,8 @@ def maxfilter(image: Array) -> Array:
     padded = np.pad(image, ((0, 0), (RADIUS, RADIUS), (RADIUS, RADIUS)), "edge")
     spans, size = {1: padded}, 1
     while 2 * size <= reach:  # the greatest value of so many rows from each on
-        last = spans[size]
-        spans[2 * size] = np.maximum(last[:, :-size], last[:, size:])
+        span = spans[size]
+        spans[2 * size] = np.maximum(span[:, :-size], span[:, size:])
         size *= 2
     width, found = image.shape[2], None
     for dx in range(-RADIUS, RADIUS + 1):
@@ -120,7 +121,8 @@ def interpolate(image: Array) -> Array:
 
 def pyramid_blend(first: Array, second: Array, mask: Array) -> Array:
     """Return two images put together by a mask, at each scale of their details."""
-    coarse, found = [(first, second, mask)], None
+    coarse: list[tuple[Array, ...]] = [(first, second, mask)]
+    found = None
     for _ in range(LEVELS - 1):
         coarse.append(tuple(_halve(one) for one in coarse[-1]))
     for level, (one, other, weight) in reversed(list(enumerate(coarse))):
@@ -171,17 +173,16 @@ class PipelineCase:
     shapes: tuple[tuple[int, ...], ...]
     dtype: str = "float32"
 
-    def arrays(self, share: int = 1) -> list[Array]:
+    def arrays(self, share: int = 1) -> list[npt.NDArray[Any]]:
         """Return arrays that are drawn; the last two axes are so many times shorter."""
-        rng, found = np.random.default_rng(0), []
+        rng = np.random.default_rng(0)
+        found: list[npt.NDArray[Any]] = []
         for shape in self.shapes:
             # What is longer than a multiple stays so much longer.
             short = tuple(n // share // 16 * 16 + n % 16 if n > 16 else n for n in shape)
-            high = 1 << 8
-            values = rng.integers(1, high, short)
-            found.append(
-                (values if self.dtype.startswith("u") else values / high).astype(self.dtype)
-            )
+            drawn = rng.integers(1, 256, short)
+            scale = 1 if self.dtype.startswith("u") else 256
+            found.append((drawn / scale).astype(self.dtype))
         return found
 
 

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, update_wrapper
-from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -214,7 +213,7 @@ def _grids(trace: Trace, arrays: Mapping[str, Array]) -> list[str]:
     for result in trace.results:
         grid = result.argument or next(free, "")
         like = (arrays[grid].shape, arrays[grid].dtype) if grid else None
-        if like != (result.shape, result.dtype):
+        if like != (result.shape, np.dtype(result.dtype)):
             raise SizeError(
                 f"a step returns arrays like those that it takes first, not {result.dtype} of "
                 f"shape {result.shape}" + (f" for {grid}" if grid else "")
@@ -297,7 +296,8 @@ def pipeline(
 
     if isinstance(what, str | Stage | Sequence):
         return planner(read_statements(what, sizes, dtype, where))
-    check_kind(what, (Callable, NoneType), "a pipeline", "a function, text or stages", PlanError)
+    if what is not None and not callable(what):
+        raise PlanError(f"a pipeline is a function, text or stages, not {what!r:.60}")
     if sizes or dtype is not None or where != ():
         raise PlanError("sizes, dtype and where are of statements; a function has them from calls")
     if what is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,13 +27,15 @@ from tilesolve.pipelines.traced import (
     new_array,
 )
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
 Axes = int | Sequence[int] | None
 
 
-def traces(*functions: Any, method: str = "") -> Callable[[Any], Any]:
+def traces(*functions: Any, method: str = "") -> Callable[[_F], _F]:
     """Have a function traced in the place of NumPy's, and of the method of that name."""
 
-    def put(found: Callable[..., Any]) -> Callable[..., Any]:
+    def put(found: _F) -> _F:
         FUNCTIONS.update(dict.fromkeys(functions, found))
         if method:
             METHODS[method] = found
@@ -90,7 +92,7 @@ traces(np.triu)(partial(_triangle, "greater_equal"))
 
 
 def reduce_axes(
-    array: Any,
+    array: Traced,
     name: str,
     axis: Axes = None,
     dtype: Any = None,
@@ -118,7 +120,7 @@ def reduce_axes(
     found = array.make(_reduced(name, over.values(), element, array.dtype.name), shape)
     if keepdims is True:
         found = found[tuple(None if one in axes else slice(None) for one in range(array.ndim))]
-    if out is not None:
+    if isinstance(out, Traced):
         out.assign(found)
         return out
     return found
@@ -149,14 +151,14 @@ def _count(array: Traced, axis: Axes) -> int:
 
 
 @traces(np.mean, method="mean")
-def _mean(array: Traced, axis: Axes = None, dtype: Any = None, **named: Any) -> Traced:
+def _mean(array: Traced, axis: Axes = None, dtype: Any = None, **named: Any) -> Any:
     if dtype is None and array.dtype.kind != "f":
         dtype = "float64"
     return reduce_axes(array, "add", axis, dtype, **named) / _count(array, axis)
 
 
 @traces(np.var, method="var")
-def _var(array: Traced, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> Traced:
+def _var(array: Traced, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> Any:
     apart = array - _mean(array, axis, keepdims=True)
     found = reduce_axes(apart * apart, "add", axis, keepdims=keepdims)
     return found / (_count(array, axis) - ddof)
@@ -223,7 +225,7 @@ def _pair(first: Any, second: Any) -> tuple[Traced, Traced]:
 
 
 @traces(np.matmul)
-def _matmul(first: Any, second: Any) -> Traced:
+def _matmul(first: Any, second: Any) -> Any:
     first, second = _pair(first, second)
     if first.ndim < 2 or second.ndim < 2:
         return _dot(first, second)
@@ -239,7 +241,7 @@ def _matmul(first: Any, second: Any) -> Traced:
 
 
 @traces(np.dot, method="dot")
-def _dot(first: Any, second: Any) -> Traced:
+def _dot(first: Any, second: Any) -> Any:
     first, second = _pair(first, second)
     if not (first.ndim and second.ndim):
         return first * second

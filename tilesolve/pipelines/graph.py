@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import named_kind
-from tilesolve.contractions.statements.terms import Position, Read, Reduce, Term, apply
+from tilesolve.contractions.statements.terms import Position, Read, Reduce, Term, as_term
 from tilesolve.nests.arguments import nest_dtype
 
 Shape = tuple[int, ...]
@@ -133,21 +135,20 @@ def compose(position: Affine, places: Mapping[str, Place]) -> Place:
     >>> print(compose(2 * Affine.letter("x") + 1, {"x": Affine.letter("y") - 3}))
     2*y-5
     """
-    found: list[Place] = []
+    total = Affine.number(position.offset)
+    computed: list[Term] = []
     for factor, letter in position.terms:
         place = places.get(letter, Affine.letter(letter))
-        found.append(place if factor == 1 else factor * place)
-    if all(isinstance(one, Affine) for one in found):
-        total: Any = Affine.number(position.offset)
-        for one in found:
-            total = total + one
+        if isinstance(place, Affine):
+            total = total + factor * place
+        else:
+            computed.append(place if factor == 1 else factor * place)
+    if not computed:
         return total // position.divisor if position.divisor > 1 else total
-    terms = [Position(one) if isinstance(one, Affine) else one for one in found]
-    sum_: Term = terms[0]
-    for other in terms[1:]:
-        sum_ = sum_ + other
-    sum_ = apply("add", sum_, position.offset) if position.offset else sum_
-    return sum_ // position.divisor if position.divisor > 1 else sum_
+    if total != Affine.number(0):
+        computed.append(as_term(total if total.letters else total.offset))
+    term = reduce(add, computed)
+    return term // position.divisor if position.divisor > 1 else term
 
 
 def substitute(term: Term, places: Mapping[str, Place]) -> Term:

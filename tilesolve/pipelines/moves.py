@@ -106,13 +106,13 @@ def _repeat(array: Traced, repeats: Any, axis: int | None = None) -> Traced:
 
 @traces(np.take, method="take")
 def _take(array: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Traced:
-    array = as_traced(graph_of((array, indices)), array)
-    array, axis = (_ravel(array), 0) if axis is None else (array, axis_of(axis, array.ndim))
+    whole = as_traced(graph_of((array, indices)), array)
+    whole, axis = (_ravel(whole), 0) if axis is None else (whole, axis_of(axis, whole.ndim))
     if mode == "clip":
-        indices = np.clip(indices, 0, array.shape[axis] - 1)
+        indices = np.clip(indices, 0, whole.shape[axis] - 1)
     if mode == "wrap":
-        indices = indices % array.shape[axis]
-    return array[(*(ALL,) * axis, indices)]
+        indices = indices % whole.shape[axis]
+    return whole[(*(ALL,) * axis, indices)]
 
 
 def _with(shape: Shape, axis: int, extent: int) -> Shape:
@@ -139,7 +139,7 @@ def _assemble(array: Traced, axis: int, positions: np.ndarray[Any, Any]) -> Trac
 
 
 @traces(np.pad)
-def _pad(array: Traced, pad_width: Any, mode: str = "constant", **named: Any) -> Traced:
+def _pad(array: Traced, pad_width: Any, mode: Any = "constant", **named: Any) -> Traced:
     modes = ("constant", "edge", "reflect", "symmetric", "wrap")
     if mode not in modes or named.keys() - {"constant_values"}:
         raise TraceError(f"borders are one of {', '.join(modes)}, without further arguments")

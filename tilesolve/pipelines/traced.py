@@ -211,8 +211,8 @@ class Traced(NDArrayOperatorsMixin):
                 continue
             if len(place.terms) > 1 or place.divisor > 1:
                 raise TraceError("it writes to a view whose axes were put together or split")
-            (factor, own) = place.terms[0]
-            axis = [str(one) for one in axis_letters(self.ndim)].index(own)
+            ((factor, name),) = place.terms
+            axis = [str(one) for one in axis_letters(self.ndim)].index(name)
             ends = sorted((place.offset, place.offset + factor * (self.shape[axis] - 1)))
             region.append((ends[0], ends[1] + 1))
             step, sign = abs(factor), 1 if factor > 0 else -1
