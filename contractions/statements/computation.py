@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -12,7 +11,6 @@ import numpy as np
 
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.affine import Affine, Box, greatest_value, least_value
-from tilesolve.contractions.statements.cover import fills_shape, whole_parts
 from tilesolve.contractions.statements.operations import DTYPES, named_kind, result_dtype
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.stage import Stage
@@ -144,7 +142,6 @@ def bind_stages(
     orders = _check_orders(stages, given)
     _check_uses(stages)
     found = _extents(stages, sizes, given)
-    _check_parts(stages, found)
     dtypes, params = _dtypes(stages, dtype)
     inputs = _find_inputs(stages)
     names = dict.fromkeys((*inputs, *(stage.name for stage in stages)))
@@ -208,15 +205,6 @@ def _check_uses(stages: Sequence[Stage]) -> None:
         for other in () if begun else earlier:
             if any(read.array == stage.name for read in other.reads):
                 raise SpecError(f"{other} reads {stage.name}, which {stage} computes later")
-
-
-def _check_parts(stages: Sequence[Stage], extents: Mapping[str, int]) -> None:
-    """Raise `SpecError` if several statements compute an array, but not all of it."""
-    for name, times in Counter(stage.name for stage in stages).items():
-        same = [stage for stage in stages if stage.name == name]
-        shape = [extents[letter] for letter in same[0].output_letters()]
-        if times > 1 and not fills_shape(whole_parts(same, extents), shape):
-            raise SpecError(f"several statements compute {name}, but not all of it together")
 
 
 def _uses(stages: Sequence[Stage], name: str) -> Iterable[tuple[Stage, Read]]:

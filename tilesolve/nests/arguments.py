@@ -42,19 +42,6 @@ def read_computation(
     out[x] = A[x] + A[x+1]  x=4 float32
     """
     stages = read_stages(statement, where)
-    return bind_stages(stages, *read_sizes(stages, sizes, dtype))
-
-
-def read_sizes(
-    stages: Sequence[Stage], sizes: NestSizes, dtype: NestDtype | None
-) -> tuple[Mapping[str, int] | int, str | Mapping[str, str], dict[str, Shape]]:
-    """Return extents of letters, dtypes, and shapes of arrays by their names.
-
-    Examples
-    --------
-    >>> read_sizes(read_stages("out[x] = A[x] + A[x+1]"), {"A": (5,)}, "float32")
-    ({}, 'float32', {'A': (5,)})
-    """
     letters: Mapping[str, int] | int = {}
     shapes: dict[str, Shape] = {}
     dtypes: dict[str, str] = {}
@@ -72,10 +59,10 @@ def read_sizes(
     elif sizes is not None:
         check_kind(sizes, int, "sizes", "extents, shapes or arrays by name, or a number", SizeError)
         letters = sizes
-    return letters, _read_dtypes(stages, dtype, dtypes), shapes
+    return bind_stages(stages, letters, _read_dtypes(stages, dtype, dtypes), shapes)
 
 
-def read_stages(statement: Statement, where: Region = ()) -> tuple[Stage, ...]:
+def read_stages(statement: Statement, where: Region) -> tuple[Stage, ...]:
     """Return the stages, the last one in a region."""
     conditions = parse_conditions([where] if isinstance(where, Condition) else where)
     if isinstance(statement, str):

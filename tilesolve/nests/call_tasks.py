@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -77,7 +76,6 @@ class StatementWriter:
         write to where the first one did.
         """
         known = dict(arrays)
-        times = Counter(one.computation.output.name for one in solutions)
         last = solutions[-1].computation.output.name
         for one in solutions:
             info = one.computation.output
@@ -93,8 +91,7 @@ class StatementWriter:
                 continue
             if own is not None and own != target:
                 self._copy(target, own, one.request.threads)
-            alone = own is None and times[info.name] == 1 and info.name != last
-            if alone and leaves_elements(one.computation):
+            elif own is None and info.name != last and leaves_elements(one.computation):
                 self.tasks.write_stage([partial(self.tasks.clear, target)])
             self._write_statement(one, known)
 

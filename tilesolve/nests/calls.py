@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tilesolve.contractions.arrays import read_array, view_output
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation
+from tilesolve.contractions.statements.cover import fills_shape, whole_parts
 from tilesolve.packing.memory_overlap import same_elements
 from tilesolve.system.checks import check_apart, check_dtype, check_output
 from tilesolve.system.result_buffers import new_result
@@ -227,7 +228,10 @@ def first_elements(array: Array, shape: tuple[int, ...]) -> Array:
 def leaves_elements(computation: Computation) -> bool:
     """Return whether the last stage leaves elements of its array as they are."""
     stage, sizes = computation.stages[-1], computation.sizes
-    if stage.update is not None or any(one.name == stage.name for one in computation.stages[:-1]):
+    if stage.update is not None:
         return False
+    same = [one for one in computation.stages if one.name == stage.name]
+    if len(same) > 1:
+        return not fills_shape(whole_parts(same, sizes), computation.output.shape)
     computed = tuple(sizes[letter] for letter in stage.output)
     return computed != computation.output.shape or bool(stage.bounds)

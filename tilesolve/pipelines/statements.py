@@ -8,13 +8,11 @@ from typing import Any
 
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.statements.affine import Affine, Condition, greatest_value
-from tilesolve.contractions.statements.computation import Computation, bind_stages
+from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read, Reduce, Term
-from tilesolve.nests.arguments import NestDtype, Region, Statement, read_sizes, read_stages
+from tilesolve.nests.arguments import NestDtype, Region, Statement, read_computation, read_stages
 from tilesolve.pipelines.graph import substitute
-
-Shapes = dict[str, tuple[int, ...]]
 
 
 def read_statements(
@@ -41,50 +39,47 @@ def read_statements(
     b[y1,x1] = A[y1,x1] + A[y1,x1+1]; c[y2,x2] = b[y2,x2] - b[y2+1,x2]  y1=5 x1=4 y2=4 x2=4 float64
     """
     stages = read_stages(statement, where)
-    letters, dtypes, shapes = read_sizes(stages, sizes, dtype)
-    last = dict(letters) if isinstance(letters, Mapping) else {}
+    names = {read.array for stage in stages for read in (stage.target, *stage.reads)}
+    shapes = {name: value for name, value in sizes.items() if name in names}
+    letters = {name: value for name, value in sizes.items() if name not in names}
     if len(stages) > 1:
-        last = {f"{letter}{len(stages)}": extent for letter, extent in last.items()}
+        letters = {f"{letter}{len(stages)}": extent for letter, extent in letters.items()}
         stages = tuple(_number(stage, at + 1) for at, stage in enumerate(stages))
-    params = {name for stage in stages for name in stage.params}
-    if all(name in shapes or name in params for name in _given(stages)):
-        kinds = dtypes if isinstance(dtypes, Mapping) else dict.fromkeys(_given(stages), dtypes)
-        found = _forward(stages, last, shapes, kinds)
+    given = {read.array for stage in stages for read in stage.reads}
+    if given - {stage.name for stage in stages} <= shapes.keys():
+        letters |= _forward(stages, letters, shapes, dtype)
     else:
-        found = _backward(stages, last, shapes)
-    return bind_stages(stages, found, dtypes, shapes)
-
-
-def _given(stages: Sequence[Stage]) -> list[str]:
-    """Return the arrays and parameters that calls give."""
-    made = {stage.name for stage in stages}
-    names = [name for x in stages for name in (*(read.array for read in x.reads), *x.params)]
-    return [name for name in dict.fromkeys(names) if name not in made]
+        letters |= _backward(stages, letters, shapes)
+    return read_computation(stages, {**letters, **shapes}, dtype)
 
 
 def _forward(
-    stages: Sequence[Stage], last: Mapping[str, int], shapes: Shapes, dtypes: Mapping[str, str]
+    stages: Sequence[Stage],
+    letters: Mapping[str, int],
+    shapes: Mapping[str, Any],
+    dtype: NestDtype | None,
 ) -> dict[str, int]:
     """Return the extent of each letter: what the arrays that are read have room for."""
     found: dict[str, int] = {}
-    known, kinds = dict(shapes), dict(dtypes)
+    known = dict(shapes)
     for stage in stages:
-        names = {stage.name, *(read.array for read in stage.reads)}
-        alone = bind_stages(
-            (stage,),
-            {letter: last[letter] for letter in stage.letters if letter in last},
-            {name: kind for name, kind in kinds.items() if name in {*names, *stage.params}},
-            {name: shape for name, shape in known.items() if name in names},
-        )
+        own = {*stage.letters, stage.name, *(read.array for read in stage.reads)}
+        sizes = {name: one for name, one in {**known, **letters}.items() if name in own}
+        kinds = dtype
+        if isinstance(dtype, Mapping):
+            kinds = {name: kind for name, kind in dtype.items() if name in {*own, *stage.params}}
+        alone = read_computation((stage,), sizes, kinds)
         found |= alone.sizes
-        known.setdefault(stage.name, alone.output.shape)
-        kinds.setdefault(stage.name, alone.output.dtype)
+        known.setdefault(stage.name, alone.output)
     return found
 
 
-def _backward(stages: Sequence[Stage], last: Mapping[str, int], shapes: Shapes) -> dict[str, int]:
+def _backward(
+    stages: Sequence[Stage], letters: Mapping[str, int], shapes: Mapping[str, Any]
+) -> dict[str, int]:
     """Return the extent of each letter: what later statements read of an array."""
-    found, needed = dict(last), {name: list(shape) for name, shape in shapes.items()}
+    found = dict(letters)
+    needed = {name: list(getattr(value, "shape", value)) for name, value in shapes.items()}
     for stage in reversed(stages):
         for axis, letter in enumerate(stage.output_letters()):
             if letter not in found and stage.name in needed:
