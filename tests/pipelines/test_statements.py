@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilesolve
-from tilesolve.contractions.errors import SizeError, SpecError
+from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.statements.parse import parse_stages
 
 BLUR = """bx[y,x] = (I[y,x] + I[y,x+1] + I[y,x+2]) / 3
@@ -66,8 +66,6 @@ def test_several_statements_compute_parts_of_an_array():
     assert np.array_equal(
         tilesolve.nest(stages[1:], {"y": 6, "z": 6, "i": 5})(A[:1]), p[:-1] + p[1:]
     )
-    with pytest.raises(SpecError, match="computed twice"):
-        tilesolve.nest("p[x] = A[x]; p[y] = A[y+1]", {"x": 6, "y": 6})
 
 
 def test_sizes_that_are_missing():

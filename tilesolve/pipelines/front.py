@@ -32,29 +32,34 @@ Planner = Callable[[Computation], PipelinePlan]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What computes a result.
+    """What computes a result, from which arrays.
 
     `begins` is the argument whose elements its array has before, where that is not computed.
     """
 
     result: Result
     plan: PipelinePlan
+    inputs: tuple[str, ...]
     begins: str | None = None
 
     def run(self, arrays: Mapping[str, Array], out: Array | None = None) -> Array:
         """Return the result, given all arrays by name."""
         target = out if out is None or out.ndim else out.reshape(1)
-        found = self.plan(*(arrays[name] for name in self.plan.inputs), out=target)
+        found = self.plan(*(arrays[name] for name in self.inputs), out=target)
         return found if self.result.shape else found[0]
 
 
 @dataclass(slots=True, eq=False)
 class _Traced:
-    """What a function does for arguments like some, and its plans, for one step or for many."""
+    """What a function does for arguments like some, and its plans, for one step or for many.
+
+    `names` are those of the arguments, where all of them are arrays by position.
+    """
 
     trace: Trace
     planner: Planner
     plans: dict[bool, tuple[_Part, ...]] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
     def parts(self, *, step: bool = False) -> tuple[_Part, ...]:
         """Return what computes each result; in steps, arrays have what they begin with."""
@@ -65,7 +70,8 @@ class _Traced:
     def _plan(self, result: Result, *, step: bool) -> _Part:
         graph = self.trace.graph
         begins = find_base(graph, result.name) if step else None
-        return _Part(result, self.planner(make_computation(graph, result.name, begins)), begins)
+        plan = self.planner(make_computation(graph, result.name, begins))
+        return _Part(result, plan, plan.inputs, begins)
 
 
 class PipelineFunction:
@@ -143,16 +149,26 @@ class PipelineFunction:
         self, given: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[_Traced, dict[str, Array]]:
         """Return what is known of arguments like some, and all arrays by name."""
-        bound = self._signature.bind(*given, **named)
-        bound.apply_defaults()
-        key = _describe(bound.arguments)
+        key = _describe(given), _describe(named)
         found = self._known.get(key)
         if found is None:
+            bound = self._bind(given, named)
             found = _Traced(trace_function(self.function, bound), self._planner)
+            alone = not named and all(isinstance(one, np.ndarray) for one in given)
+            if alone and all(isinstance(bound.arguments[x], np.ndarray) for x in bound.arguments):
+                found.names = tuple(bound.arguments)  # calls like this are told from it quickly
             self._known[key] = found
         arrays = dict(found.trace.graph.constants)
-        map_arrays("", bound.arguments, arrays.__setitem__)
+        if found.names:
+            arrays.update(zip(found.names, given, strict=True))
+        else:
+            map_arrays("", self._bind(given, named).arguments, arrays.__setitem__)
         return found, {x: one if one.ndim else one.reshape(1) for x, one in arrays.items()}
+
+    def _bind(self, given: Sequence[Any], named: Mapping[str, Any]) -> inspect.BoundArguments:
+        bound = self._signature.bind(*given, **named)
+        bound.apply_defaults()
+        return bound
 
     def __repr__(self) -> str:
         return f"<pipeline {getattr(self.function, '__name__', self.function)}>"
@@ -161,7 +177,7 @@ class PipelineFunction:
 def _describe(value: Any) -> Hashable:
     """Return what a plan depends on of an argument."""
     if isinstance(value, np.ndarray):
-        return value.shape, value.dtype.str
+        return value.shape, value.dtype
     if isinstance(value, list | tuple):
         return type(value), *map(_describe, value)
     if isinstance(value, dict):
