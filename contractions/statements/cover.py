@@ -67,7 +67,7 @@ def fills_shape(parts: Sequence[Sequence[tuple[int, int]]], shape: Sequence[int]
     (True, False)
     """
     cuts = [
-        sorted({0, *(end for part in parts for end in (part[axis][0], part[axis][1] + 1))} - {n})
+        {0, *(end for part in parts for end in (part[axis][0], part[axis][1] + 1) if end < n)}
         for axis, n in enumerate(shape)
     ]
     return all(

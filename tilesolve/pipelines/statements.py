@@ -57,7 +57,7 @@ def _forward(
     stages: Sequence[Stage],
     letters: Mapping[str, int],
     shapes: Mapping[str, Any],
-    dtype: NestDtype | None,
+    dtype: Any,
 ) -> dict[str, int]:
     """Return the extent of each letter: what the arrays that are read have room for."""
     found: dict[str, int] = {}
