@@ -30,6 +30,10 @@ class DtypeError(TilesolveError, TypeError):
     """A dtype that tilesolve does not compute in."""
 
 
+class TraceError(TilesolveError, TypeError):
+    """Something that a function does with its arrays, and pipelines do not have."""
+
+
 class TensorError(TilesolveError, BufferError):
     """A tensor of another library whose memory cannot be read or written to from here."""
 

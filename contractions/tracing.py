@@ -12,32 +12,24 @@ import builtins
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from functools import reduce
-from itertools import repeat
-from operator import mul
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from tilesolve.contractions.elementwise import global_names
+from tilesolve.contractions.stand_ins import StandInModule, rebuild
 from tilesolve.contractions.statements.terms import Cast, Choose, Number, Read, Term, apply
+from tilesolve.contractions.statements.ufuncs import apply_ufunc, raise_to
 
 _MOST_BRANCHES = 4
 """How many times one way through a function may branch."""
-
-_MOST_FACTORS = 8
-"""How many factors a power may have."""
 
 _MOST_PARTS = 256
 """How many operations a term may have: one that is used twice counts twice."""
 
 _BUILTINS = ("abs", "bool", "enumerate", "len", "max", "min", "range", "sum", "tuple", "zip")
 """What functions may use of Python's own: it returns the same for the same arguments."""
-
-_NAMES = {"divide": "true_divide"}
-"""What operations are called whose function has another name."""
 
 _ARITHMETIC = ("add", "subtract", "multiply", "remainder", "floor_divide", "negative")
 """Operations for which Python takes comparisons as the integers 0 and 1, and numpy does not."""
@@ -107,15 +99,8 @@ class _Traced(NDArrayOperatorsMixin):
         if method != "__call__" or more:
             return NotImplemented
         if function is np.power:
-            return _raise_to(*given)
-        return _apply(_NAMES.get(function.__name__, function.__name__), *given)
-
-
-def _raise_to(value: _Traced, power: int) -> _Traced:
-    """Return a product of equal factors."""
-    if power not in range(1, _MOST_FACTORS + 1):
-        raise _UntraceableError(f"a power of {power!r}")
-    return reduce(mul, repeat(value, power))
+            return raise_to(*given)
+        return _apply(function.__name__, *given)
 
 
 def _apply(name: str, *given: Any) -> _Traced:  # noqa: ANN401
@@ -125,7 +110,7 @@ def _apply(name: str, *given: Any) -> _Traced:  # noqa: ANN401
     def operate(*terms: Term) -> Term:
         if name in _ARITHMETIC and all(map(_is_test, terms)):
             terms = tuple(Cast("int64", one) for one in terms)
-        return apply(name, *terms)
+        return apply_ufunc(name, *terms)
 
     return _make(operate, *given)
 
@@ -161,7 +146,7 @@ def _stand_in(value: Any) -> Any:  # noqa: ANN401
     """Return what a function gets for what it refers to."""
     value = getattr(value, "py_func", value)
     if isinstance(value, ModuleType):
-        return _Module(value)
+        return StandInModule(value, _stand_in)
     if isinstance(value, tuple):
         return tuple(map(_stand_in, value))
     if isinstance(value, FunctionType):
@@ -178,28 +163,13 @@ def _stand_in(value: Any) -> Any:  # noqa: ANN401
     return call
 
 
-class _Module:
-    """A module in which there are stand-ins."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self.module = module
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return _stand_in(getattr(self.module, name))
-
-
 def _rebuild(function: FunctionType) -> FunctionType:
     """Return a function that refers to stand-ins."""
     if function.__kwdefaults__ or _catches(function.__code__):
         raise _UntraceableError("it has defaults of keywords, or might catch what ends a run")
-    known = function.__globals__
-    names = {
-        name: _stand_in(known[name]) for name in global_names(function.__code__) if name in known
-    }
-    names["__builtins__"] = {name: getattr(builtins, name) for name in _BUILTINS}
-    cells = tuple(CellType(_stand_in(one.cell_contents)) for one in function.__closure__ or ())
-    defaults = tuple(map(_stand_in, function.__defaults__ or ()))
-    return FunctionType(function.__code__, names, function.__name__, defaults, cells)
+    found = rebuild(function, _stand_in, {})
+    found.__globals__["__builtins__"] = {name: getattr(builtins, name) for name in _BUILTINS}
+    return found
 
 
 def _catches(code: CodeType) -> bool:

@@ -258,6 +258,7 @@ NUMBERS = {
         "system.interrupts": "INTERRUPTED",
     },
     "what functions are defined by": {
+        "bench.pipelines": "BLUR_WEIGHTS RADIUS LEVELS CASES",
         "contractions.epilogue": "_COUNTS",
         "contractions.epilogue_terms": "_RELU _TERMS",
         "contractions.statements.activations": "_CUBE ACTIVATIONS",
@@ -277,8 +278,10 @@ NUMBERS = {
     "bounds of caches, of waiting and of what is accepted": {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
-        "contractions.tracing": "_MOST_BRANCHES _MOST_FACTORS _MOST_PARTS",
+        "contractions.statements.ufuncs": "MOST_FACTORS",
+        "contractions.tracing": "_MOST_BRANCHES _MOST_PARTS",
         "nests.regions": "MOST_REGIONS",
+        "pipelines.merging": "MOST_PARTS",
         "nests.running": "MOST_LAYOUTS",
         "running.execution": "_CALLS",
         "plans.cache": "MAX_PLANS_IN_MEMORY",
@@ -403,6 +406,7 @@ DECIDING = {
     "expressions",
     "model",
     "nests",
+    "pipelines",
     "planning",
     "plans",
     "running",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tilesolve.machine.model import Machine as Machine
     from tilesolve.nests.plan import NestPlan as NestPlan
     from tilesolve.nests.plan import nest as nest
+    from tilesolve.pipelines.front import pipeline as pipeline
     from tilesolve.plans.plan import Plan as Plan
     from tilesolve.plans.plan import plan as plan
     from tilesolve.ranking.ranking import Ranking as Ranking
@@ -65,6 +66,7 @@ _HOMES = {
     "expression": "expressions.compile",
     "fold_batchnorm": "convolutions.batch_norm",
     "nest": "nests.plan",
+    "pipeline": "pipelines.front",
     "plan": "plans.plan",
     "rank": "ranking.ranking",
     "reference": "contractions.reference",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 from tilesolve.contractions.statements.affine import Affine, Box, Condition
+from tilesolve.contractions.statements.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,40 @@ def cover_region(conditions: Sequence[Condition], box: Box, panels: int, most: i
             continue
         (border if open_conditions(conditions, found) else inside).append(found)
     return Cover(tuple(inside), tuple(border))
+
+
+def fills_shape(parts: Sequence[Sequence[tuple[int, int]]], shape: Sequence[int]) -> bool:
+    """Return whether parts of an array are all of it together.
+
+    A part has the first position along each axis, and the last one.
+
+    Examples
+    --------
+    >>> fills_shape([[(0, 1), (0, 4)], [(2, 3), (0, 4)]], (4, 5)), fills_shape([[(0, 1)]], (4,))
+    (True, False)
+    """
+    cuts = [
+        {0, *(end for part in parts for end in (part[axis][0], part[axis][1] + 1) if end < n)}
+        for axis, n in enumerate(shape)
+    ]
+    return all(
+        any(
+            all(low <= x <= high for x, (low, high) in zip(one, part, strict=True))
+            for part in parts
+        )
+        for one in product(*cuts)
+    )
+
+
+def whole_parts(stages: Sequence[Stage], sizes: Mapping[str, int]) -> list[list[tuple[int, int]]]:
+    """Return the parts of an array that statements compute, but for those that are no boxes."""
+    found = []
+    for stage in stages:
+        letters = stage.output_letters()
+        box = _tighten(stage.bounds, {letter: (0, sizes[letter] - 1) for letter in letters})
+        if not open_conditions(stage.bounds, box) and not stage.in_place:
+            found.append([box[letter] for letter in letters])
+    return found
 
 
 def open_conditions(conditions: Sequence[Condition], box: Box) -> tuple[Condition, ...]:

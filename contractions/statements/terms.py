@@ -263,9 +263,9 @@ class Apply(Term):
 
     def __str__(self) -> str:
         operation = OPERATIONS[self.name]
-        inner = [_within(self, one) for one in self.arguments]
         if not operation.symbol:
             return f"{operation.call}({', '.join(self._written_arguments())})"
+        inner = [_within(self, one) for one in self.arguments]
         if len(inner) == 1:
             return operation.symbol + inner[0]
         return f"{inner[0]} {operation.symbol} {inner[1]}"

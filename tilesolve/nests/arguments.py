@@ -50,7 +50,7 @@ def read_computation(
     >>> print(read_computation("out[x] = A[x] + A[x+1]", {"A": (5,)}, "float32"))
     out[x] = A[x] + A[x+1]  x=4 float32
     """
-    stages = _read_stages(statement, where)
+    stages = read_stages(statement, where)
     letters: Mapping[str, int] | int = {}
     shapes: dict[str, Shape] = {}
     dtypes: dict[str, str] = {}
@@ -74,7 +74,7 @@ def read_computation(
     return bind_stages(stages, letters, kinds, shapes, tuple(outputs))
 
 
-def _read_stages(statement: Statement, where: Region) -> tuple[Stage, ...]:
+def read_stages(statement: Statement, where: Region) -> tuple[Stage, ...]:
     """Return the stages, the last one in a region."""
     pieces = parse_region([where] if isinstance(where, Condition) else where)
     if isinstance(statement, str):

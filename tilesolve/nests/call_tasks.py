@@ -89,7 +89,7 @@ class StatementWriter:
                 continue
             if own is not None and own != target:
                 self._copy(target, own, one.request.threads)
-            elif not given and leaves_elements(one.computation, one.statement):
+            elif own is None and not given and leaves_elements(one.computation, one.statement):
                 self.tasks.write_stage([partial(self.tasks.clear, target)])
             self._write_statement(one, known)
 

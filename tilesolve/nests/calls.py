@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tilesolve.contractions.arrays import read_array, view_output
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation
+from tilesolve.contractions.statements.cover import fills_shape, whole_parts
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.packing.memory_overlap import same_elements
 from tilesolve.system.checks import check_apart, check_dtype, check_output
@@ -247,5 +248,9 @@ def leaves_elements(computation: Computation, stage: Stage) -> bool:
     """Return whether a stage leaves elements of its array as they are."""
     if stage.update is not None:
         return False
+    same = [one for one in computation.stages if one.name == stage.name]
+    shape = computation.array(stage.name).shape
+    if len(same) > 1:
+        return not fills_shape(whole_parts(same, computation.sizes), shape)
     computed = tuple(computation.sizes[letter] for letter in stage.output)
-    return computed != computation.array(stage.name).shape or bool(stage.bounds)
+    return computed != shape or bool(stage.bounds)

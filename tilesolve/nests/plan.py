@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy.typing as npt
 
@@ -51,6 +51,7 @@ class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
     """
 
     __slots__ = ()
+    _solve = staticmethod(solve_nest)
 
     def __init__(self, solution: SolvedNest) -> None:
         check_kind(solution, SolvedNest, "solution", "a SolvedNest; nest makes one", PlanError)
@@ -62,7 +63,7 @@ class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
         return NestRunner(self._solution)
 
     def _solve_again(self, machine: Machine) -> SolvedNest:
-        return solve_nest(replace(self.request, machine=machine))
+        return self._solve(replace(self.request, machine=machine))
 
     @property
     def request(self) -> NestRequest:
@@ -162,7 +163,7 @@ class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
         return dump_nest(self._solution)
 
     @classmethod
-    def from_json(cls, text: str) -> NestPlan:
+    def from_json(cls, text: str) -> Self:
         """Read a plan from JSON.
 
         Examples
@@ -172,6 +173,9 @@ class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
         True
         """
         return cls(load_nest(text))
+
+
+_P = TypeVar("_P", bound=NestPlan)
 
 
 def nest(
@@ -237,12 +241,25 @@ def nest(
     count = default_threads() if threads is None else check_threads(threads)
     computation = read_computation(statement, sizes, dtype, where, outputs)
     request = NestRequest(computation, Machine.load(machine), count, mode, route)
+    return keep_plan(NestPlan, request, cache=cache)
+
+
+def keep_plan(kind: type[_P], request: NestRequest, *, cache: bool) -> _P:
+    """Return the plan of a request, from memory or from disk unless these are not asked.
+
+    Examples
+    --------
+    >>> found = nest("out[x] = A[x] + A[x+1]", 3, machine="i7-6700k")
+    >>> keep_plan(NestPlan, found.request, cache=True) is found
+    True
+    """
     if read_flag(cache, "cache", PlanError) and plan_cache.is_enabled():
-        return plan_cache.remember(request, lambda: NestPlan(_from_disk(request)))
-    return NestPlan(solve_nest(request))
+        key = kind.__name__, request
+        return plan_cache.remember(key, lambda: kind(_from_disk(request, kind._solve)))
+    return kind(kind._solve(request))
 
 
-def _from_disk(request: NestRequest) -> SolvedNest:
+def _from_disk(request: NestRequest, solve: Callable[[NestRequest], SolvedNest]) -> SolvedNest:
     """Return how a computation is run, as this code found before, or finds now."""
 
     def read(text: str) -> SolvedNest:
@@ -251,5 +268,5 @@ def _from_disk(request: NestRequest) -> SolvedNest:
             raise PlanError("it is of another computation or machine")
         return found
 
-    key = NEST_FORMAT, VALUES.write(request)
-    return plan_cache.recall(key, read, lambda: solve_nest(request), dump_nest)
+    key = NEST_FORMAT, solve.__name__, VALUES.write(request)
+    return plan_cache.recall(key, read, lambda: solve(request), dump_nest)

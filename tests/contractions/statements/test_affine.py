@@ -85,6 +85,12 @@ def test_what_is_no_position_is_refused(make, message):
         make(Affine.letter("x"))
 
 
+def test_once_a_quotient_is_the_quotient():
+    """A multiple by one has the same divisor."""
+    x = Affine.letter("x")
+    assert 1 * (x // 2) == (x // 2) * 1 == x // 2
+
+
 def test_whole_quotients_are_sums_again():
     """(4x + 6) // 2 is 2x + 3."""
     assert (4 * Affine.letter("x") + 6) // 2 == 2 * Affine.letter("x") + 3

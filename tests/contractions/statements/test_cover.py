@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.cover import (
     cover_region,
+    fills_shape,
     open_conditions,
     shift_condition,
 )
@@ -79,3 +80,15 @@ def test_many_coupled_letters_are_cut_into_fewer_panels():
     conditions = [Condition(x - y) for x, y in pairwise(letters)]
     found = cover_region(conditions, dict.fromkeys("abcd", (0, 63)), 8, 100)
     assert 1 < len(found.inside) + len(found.border) <= 3**4
+
+
+ENDS = st.tuples(st.integers(0, 3), st.integers(0, 3)).map(sorted).map(tuple)
+
+
+@given(st.lists(st.tuples(ENDS, ENDS), max_size=5), st.tuples(*[st.integers(1, 4)] * 2))
+def test_parts_fill_a_shape_if_they_have_each_element(parts, shape):
+    """As marking all elements of all parts finds."""
+    marked = np.zeros((4, 4), bool)
+    for (top, bottom), (left, right) in parts:
+        marked[top : bottom + 1, left : right + 1] = True
+    assert fills_shape(parts, shape) == marked[: shape[0], : shape[1]].all()

@@ -1,0 +1,136 @@
+"""What cannot be traced: the catalogue of the documentation, each with its error and its line."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+import tilesolve
+from tilesolve.contractions.errors import DtypeError, SizeError, TraceError
+
+table = np.ones(5)
+
+
+def branch(a):
+    """Take a branch on a value."""
+    if a[0] > 0:
+        return a
+    return -a
+
+
+def nothing(a):
+    """Compute nothing."""
+    a + 1
+
+
+def cast(a):
+    """Write a real number to an integer."""
+    a.astype("int32").__iadd__(0.5)
+
+
+def scatter(a):
+    """Write to positions from an array."""
+    a[np.array([0, 2])] = 1
+
+
+def write_outside(a):
+    """Write to an array from outside."""
+    table[0] = a[0]
+
+
+def within(a):
+    """Call another function that cannot be traced."""
+    return branch(a + 1)
+
+
+REFUSED = [
+    (branch, TraceError, "branches on a value"),
+    (within, TraceError, "branches on a value"),
+    (lambda a: a * float(a[0]), TraceError, "a number of Python's"),
+    (lambda a: a * int(a[0]), TraceError, "a number of Python's"),
+    (lambda a: list(range(a[0])), TraceError, "a number of Python's"),
+    (lambda a: math.sin(a[0]), TraceError, "a number of Python's"),
+    (lambda a: a[: a[0]], TraceError, "a number of Python's"),
+    (lambda a: a[a > 0], TraceError, "depends on truth values"),
+    (lambda a: np.nonzero(a), TraceError, "numpy.nonzero"),
+    (lambda a: np.where(a), TraceError, "depends on values"),
+    (lambda a: np.sort(a), TraceError, "numpy.sort"),
+    (lambda a: np.cumsum(a), TraceError, "numpy.cumsum"),
+    (lambda a: np.linalg.inv(a), TraceError, "numpy.inv"),
+    (lambda a: a.tolist(), TraceError, "'tolist'"),
+    (lambda a: np.arcsinh(a), TraceError, "'arcsinh'"),
+    (lambda a: np.exp(a, where=a > 0), TraceError, "exp as it is called"),
+    (lambda a: np.add.at(a, 0, 1), TraceError, "add as it is called"),
+    (lambda a: np.modf(a), TraceError, "modf as it is called"),
+    (lambda a: a.sum(where=a > 0), TraceError, "where of reductions"),
+    (scatter, TraceError, "positions that are computed"),
+    (write_outside, TraceError, "a number of Python's"),
+    (lambda a: np.add(a, 1, out=table), TraceError, "none of its own"),
+    (lambda a: table.__setitem__(slice(None), a), TraceError, "writes them to one"),
+    (lambda a: np.stack([a, a]).reshape(-1), TraceError, "put none together"),
+    (lambda a: np.pad(a, 1, "linear_ramp"), TraceError, "borders are one of"),
+    (lambda a: np.repeat(a, [1, 2, 1, 1, 1]), TraceError, "repeat by a number"),
+    (lambda a: np.roll(np.stack([a, a]), 1), TraceError, "along axes"),
+    (lambda a: np.round(a, 2), TraceError, "rounds to decimals"),
+    (lambda a: a[0.5], TraceError, "a subscript is"),
+    (lambda a: len(a[0]), TraceError, "length of a number"),
+    (lambda a: np.einsum("...i->i", a), TraceError, "without dots"),
+    (cast, TraceError, "float64 is written to an array of int32"),
+    (lambda a: 3, TraceError, "returns 3"),
+    (nothing, TraceError, "returns no array"),
+    (lambda a: a[9], SizeError, "position 9 of axis 0"),
+    (lambda a: a[0, 0], SizeError, "2 subscripts"),
+    (lambda a: a + np.ones(3), SizeError, "do not fit together"),
+    (lambda a: a.reshape(7), SizeError, "no shape"),
+    (lambda a: a.sum(axis=4), SizeError, "no axis 4"),
+    (lambda a: a[:0].max(), SizeError, "no elements"),
+    (lambda a: a.__setitem__(slice(2), np.ones(3)), SizeError, "do not fit together"),
+    (lambda a: np.concatenate([a, a[None]]), SizeError, "put together"),
+    (lambda a: np.broadcast_to(a, (5, 3)), SizeError, "do not fit|not broadcast"),
+    (lambda a: np.einsum("ij->j", a), SizeError, "no einsum"),
+    (lambda a: np.einsum("i,i->i", a, a[1:]), SizeError, "is 5 and 4"),
+    (lambda a: a.astype(object), DtypeError, "not in object"),
+    (lambda a: a.astype("uint8") + 300, (DtypeError, SizeError), "300"),
+]
+
+
+@pytest.mark.parametrize(("function", "error", "text"), REFUSED)
+def test_refused(function, error, text):
+    """The message says what is wrong, and in which line of which file."""
+    with pytest.raises(error, match=text) as found:
+        tilesolve.pipeline(function)(np.ones(5))
+    assert re.search(r", test_refused\.py:\d+: \S", str(found.value)), found.value
+
+
+def test_the_innermost_line_is_named():
+    """Of functions that call others, the line where it is."""
+    with pytest.raises(TraceError, match=r"in within, test_refused.py:\d+: if a\[0\] > 0:"):
+        tilesolve.pipeline(within)(np.ones(5))
+
+
+def test_errors_of_the_function_itself_stay():
+    """What the user's function raises is what a call raises."""
+
+    def picky(a):
+        if a.shape[0] < 9:
+            raise KeyError("too small")
+        return a.nothing
+
+    with pytest.raises(KeyError, match="too small"):
+        tilesolve.pipeline(picky)(np.ones(5))
+    with pytest.raises(AttributeError, match="nothing"):
+        tilesolve.pipeline(picky)(np.ones(9))
+
+
+@pytest.mark.parametrize("dtype", [object, complex, "float16", "datetime64[s]", ">f8"])
+def test_dtypes_of_arguments(dtype):
+    """The message names the argument."""
+    with pytest.raises(DtypeError, match="the argument a"):
+        tilesolve.pipeline(lambda a: a + a)(np.zeros(3, dtype))
+
+
+def test_arguments_without_a_hash():
+    """A constant that may change is none."""
+    with pytest.raises(TraceError, match="neither an array nor a constant"):
+        tilesolve.pipeline(lambda a, b: a)(np.ones(3), {1, 2})

@@ -1,0 +1,132 @@
+"""What traced functions compute: what NumPy computes."""
+
+import warnings
+
+import numpy as np
+import pytest
+from drawn_functions import DTYPES, OPERATIONS, drawn_functions
+from hypothesis import given, reject, settings
+
+import tilesolve
+from tilesolve.bench.pipelines import CASES
+
+
+def check(function, arrays):
+    """A pipeline gives what NumPy does, in its dtype and shape; arguments stay as they are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            wanted = function(*(one.copy() for one in arrays))
+        except (ValueError, TypeError):  # it is none of NumPy's
+            reject()
+    given = [one.copy() for one in arrays]
+    found = tilesolve.pipeline(function, cache=False)(*given)
+    assert all(np.array_equal(one, other) for one, other in zip(given, arrays, strict=True))
+    results = [found] if not isinstance(found, tuple) else found
+    for one, other in zip(results, wanted if isinstance(found, tuple) else [wanted], strict=True):
+        assert (one.dtype, np.shape(one)) == (other.dtype, np.shape(other))
+        if other.dtype.kind == "f":
+            tolerance = 1e-4 if other.dtype == "float32" else 1e-9
+            assert np.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
+        else:
+            assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("number", range(len(OPERATIONS)))
+def test_each_operation(number):
+    """Every operation of the drawn functions by itself, on axes of different extents."""
+    rng = np.random.default_rng(number)
+    shape, dtype = ((5, 4, 3), (4, 5))[number % 2], DTYPES[number % len(DTYPES)]
+    check(OPERATIONS[number], [rng.integers(0, 5, shape).astype(dtype)])
+
+
+@settings(max_examples=25, deadline=None)
+@given(drawn_functions())
+def test_drawn_functions(drawn):
+    """Operations one after another, on drawn shapes and dtypes."""
+    function, _, arrays = drawn
+    check(function, arrays)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_suite(name):
+    """Pipelines that are written from their descriptions."""
+    case = CASES[name]
+    check(case.function, case.arrays(32 if name != "maxfilter" else 64))
+
+
+@pytest.mark.parametrize(
+    "number", [3, -3, 2.5, True, np.float32(1.5), np.int8(-3), np.uint8(200), np.float64(2)]
+)
+def test_numbers_promote_as_numpys(number):
+    """Numbers of Python's take the dtype of arrays, those of NumPy have one of their own."""
+    for dtype in ("uint8", "int16", "float32", "float64"):
+        array = np.arange(1, 6).astype(dtype)
+        if type(number) is int and number < 0 and dtype == "uint8":
+            continue  # NumPy refuses it, too
+        check(lambda a: a * number - (a > number), [array])
+
+
+def test_powers():
+    """Whole powers are products, in the dtype that NumPy has."""
+    for dtype in ("uint8", "int32", "float32", "float64"):
+        array = np.arange(1, 6).astype(dtype)
+        check(lambda a: (a**2, a**3, a**1.0, a**0.5 if a.dtype.kind == "f" else a), [array])
+
+
+def test_results_without_axes():
+    """Sums of all elements are numbers of NumPy's, and so are elements."""
+    check(lambda a: (a.sum(), a[1, 2], a.max() - a.mean()), [np.arange(12.0).reshape(3, 4)])
+    check(lambda a, b: a * b, [np.arange(3.0), np.array(2.0)])
+
+
+def test_not_a_number_stays():
+    """A NaN is written as what gives one."""
+    check(lambda a: np.where(a > 2, np.nan, a), [np.arange(5.0)])
+    check(lambda a: np.full(a.shape, np.inf) - a, [np.arange(5.0)])
+
+
+def test_contractions():
+    """Products of matrices in all of NumPy's ways."""
+    rng = np.random.default_rng(0)
+    a, b, c = rng.random((3, 4)), rng.random((4, 5)), rng.random((2, 1, 4, 3))
+    check(lambda a, b: (a @ b, np.dot(a, b), np.einsum("ij,jk", a, b)), [a, b])
+    check(lambda a, c: (c @ a, a @ c, np.tensordot(c, a, ((2,), (1,)))), [a, c])
+    check(lambda a, b: (a[0] @ b, a @ b[:, 0], np.outer(a[0], b[0]), np.inner(a, b.T)), [a, b])
+    check(lambda a: np.einsum("ii->i", a[:, :3]), [a])
+    check(lambda a: a @ a.T, [np.arange(12, dtype="uint8").reshape(3, 4)])
+
+
+def test_borders_of_any_width():
+    """Borders that are wider than the array turn back and forth, as NumPy's do."""
+    array = np.arange(12.0).reshape(3, 4)
+    for mode in ("edge", "reflect", "symmetric", "wrap"):
+        check(lambda a, mode=mode: np.pad(a, ((5, 1), (0, 7)), mode), [array])
+    check(lambda a: np.pad(a, 2, constant_values=7), [array])
+
+
+def test_writes_to_views_reach_the_array():
+    """A view is written to, and the array that it views is read."""
+
+    def function(a):
+        b = np.empty(a.shape)
+        b[...] = 1
+        row, column = b[1], b.T[2]
+        row[::2] += a[0, ::2]
+        column -= 3
+        b[0] = row[::-1]
+        return b, row
+
+    check(function, [np.arange(20.0).reshape(4, 5)])
+
+
+def test_old_values_stay_with_who_read_them():
+    """A value that was read before a write is what it was."""
+
+    def function(a):
+        b = a + 1
+        before = b[:-1] * 2
+        b[1:] = 0
+        return before + b[1:], b
+
+    check(function, [np.arange(5.0)])

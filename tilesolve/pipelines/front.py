@@ -1,0 +1,321 @@
+"""`pipeline`: a NumPy function, or statements one after another, as what plans and computes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, update_wrapper
+from typing import Any
+
+import numpy as np
+
+from tilesolve.contractions.argument_kinds import check_kind
+from tilesolve.contractions.errors import PlanError, SizeError, TraceError
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.machine.detect import default_threads
+from tilesolve.machine.model import Machine
+from tilesolve.nests.arguments import NestDtype, Region, Statement
+from tilesolve.nests.calls import Array
+from tilesolve.nests.plan import keep_plan
+from tilesolve.nests.request import NestMode, NestRequest
+from tilesolve.pipelines.plan import PipelinePlan
+from tilesolve.pipelines.stages import find_base, make_computation
+from tilesolve.pipelines.statements import read_statements
+from tilesolve.pipelines.tracing import Result, Trace, map_arrays, trace_function
+from tilesolve.system.checks import check_threads
+
+Planner = Callable[[Computation], PipelinePlan]
+"""Returns the plan of stages."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What computes a result, from which arrays.
+
+    `begins` is the argument whose elements its array has before, where that is not computed.
+    """
+
+    result: Result
+    plan: PipelinePlan
+    inputs: tuple[str, ...]
+    begins: str | None = None
+
+    def run(self, arrays: Mapping[str, Array], out: Array | None = None) -> Array:
+        """Return the result, given all arrays by name."""
+        target = out if out is None or out.ndim else out.reshape(1)
+        found = self.plan(*(arrays[name] for name in self.inputs), out=target)
+        return found if self.result.shape else found[0]
+
+
+@dataclass(slots=True, eq=False)
+class _Traced:
+    """What a function does for arguments like some, and its plans, for one step or for many.
+
+    `names` are those of the arguments, where all of them are arrays by position.
+    """
+
+    trace: Trace
+    planner: Planner
+    plans: dict[bool, tuple[_Part, ...]] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+
+    def parts(self, *, step: bool = False) -> tuple[_Part, ...]:
+        """Return what computes each result; in steps, arrays have what they begin with."""
+        if step not in self.plans:
+            self.plans[step] = tuple(self._plan(one, step=step) for one in self.trace.results)
+        return self.plans[step]
+
+    def _plan(self, result: Result, *, step: bool) -> _Part:
+        graph = self.trace.graph
+        begins = find_base(graph, result.name) if step else None
+        plan = self.planner(make_computation(graph, result.name, begins))
+        return _Part(result, plan, plan.inputs, begins)
+
+
+class PipelineFunction:
+    """A NumPy function that is planned for the shapes and dtypes of its arguments.
+
+    Parameters
+    ----------
+    function
+        The user's own, which stays as it is.
+    planner
+        Plans what it does.
+
+    Examples
+    --------
+    >>> @pipeline
+    ... def blur(image):
+    ...     rows = image[:, :-2] + image[:, 1:-1] + image[:, 2:]
+    ...     return rows[:-2] + rows[1:-1] + rows[2:]
+    >>> image = np.ones((6, 8), "float32")
+    >>> blur(image).shape
+    (4, 6)
+    >>> print(blur.plan(image).computation.stages[1])
+    blur[y2,x2] = rows[y2,x2] + rows[y2+1,x2] + rows[y2+2,x2]
+    """
+
+    def __init__(self, function: Callable[..., Any], planner: Planner) -> None:
+        update_wrapper(self, function)
+        self.function, self._planner = function, planner
+        self._signature = inspect.signature(function)
+        self._known: dict[Hashable, _Traced] = {}
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Compute what the function does.
+
+        Parameters
+        ----------
+        *given, **named
+            As the function takes them. Arrays of NumPy's are computed with; all else is constant.
+        out
+            Where the result goes, an array or one for each; new arrays if None.
+        steps
+            How many times the function runs, each time on what it returned before in the place of
+            its first arrays. The rest of the arguments stays.
+
+        Raises
+        ------
+        TraceError
+            If the function does what pipelines do not have; the message names the line.
+        SizeError, DtypeError, PlanError
+            As plans of nests do.
+        """
+        own = self._signature.parameters
+        out = None if "out" in own else named.pop("out", None)
+        steps = None if "steps" in own else named.pop("steps", None)
+        found, arrays = self._trace(given, named)
+        targets = _targets(found.trace, out)
+        if steps is not None:
+            made = _run_steps(found, arrays, steps)
+        else:
+            pairs = zip(found.parts(), targets, strict=True)
+            made = [part.run(arrays, one) for part, one in pairs]
+        return _pack(found.trace, arrays, made, targets)
+
+    def plan(self, *given: Any, **named: Any) -> Any:
+        """Return the plan for arguments like some; for several results a tuple of plans.
+
+        A plan takes the arrays that it reads in the order of its `inputs`; those of the function's
+        own are among them.
+        """
+        found, _ = self._trace(given, named)
+        plans = tuple(part.plan for part in found.parts())
+        return plans[0] if len(plans) == 1 else plans
+
+    def _trace(
+        self, given: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[_Traced, dict[str, Array]]:
+        """Return what is known of arguments like some, and all arrays by name."""
+        key = _describe(given), _describe(named)
+        found = self._known.get(key)
+        if found is None:
+            bound = self._bind(given, named)
+            found = _Traced(trace_function(self.function, bound), self._planner)
+            alone = not named and all(isinstance(one, np.ndarray) for one in given)
+            if alone and all(isinstance(bound.arguments[x], np.ndarray) for x in bound.arguments):
+                found.names = tuple(bound.arguments)  # calls like this are told from it quickly
+            self._known[key] = found
+        arrays = dict(found.trace.graph.constants)
+        if found.names:
+            arrays.update(zip(found.names, given, strict=True))
+        else:
+            map_arrays("", self._bind(given, named).arguments, arrays.__setitem__)
+        return found, {x: one if one.ndim else one.reshape(1) for x, one in arrays.items()}
+
+    def _bind(self, given: Sequence[Any], named: Mapping[str, Any]) -> inspect.BoundArguments:
+        bound = self._signature.bind(*given, **named)
+        bound.apply_defaults()
+        return bound
+
+    def __repr__(self) -> str:
+        return f"<pipeline {getattr(self.function, '__name__', self.function)}>"
+
+
+def _describe(value: Any) -> Hashable:
+    """Return what a plan depends on of an argument."""
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype
+    if isinstance(value, list | tuple):
+        return type(value), *map(_describe, value)
+    if isinstance(value, dict):
+        return type(value), *((name, _describe(one)) for name, one in value.items())
+    if not isinstance(value, Hashable):
+        raise TraceError(f"an argument is neither an array nor a constant: {value!r:.60}")
+    return type(value), value
+
+
+def _targets(trace: Trace, out: Any) -> list[Array | None]:
+    """Return where each result goes, as far as a call says it."""
+    count = len(trace.results)
+    if out is None:
+        return [None] * count
+    given = list(out) if isinstance(out, tuple | list) else [out]
+    if len(given) != (1 if trace.returned is None else trace.returned):
+        raise SizeError(f"out has {len(given)} arrays, not one for each that is returned")
+    for one, result in zip(given, trace.results, strict=False):
+        check_kind(one, np.ndarray, "out", "an array", PlanError)
+        if result.argument is not None:
+            raise PlanError(f"the function returns its argument {result.argument}, not out")
+        if one.shape != result.shape:
+            raise SizeError(f"out has shape {one.shape}, the result has {result.shape}")
+    return given + [None] * (count - len(given))
+
+
+def _run_steps(found: _Traced, arrays: Mapping[str, Array], steps: int) -> list[Array]:
+    """Run a function many times, each time on what it computed before."""
+    parts = found.parts(step=True)
+    check_kind(steps, int, "steps", "a number", SizeError)
+    grids = _grids(found.trace, arrays)
+    now = {grid: arrays[grid].copy() for grid in grids}
+    later = {grid: np.empty_like(array) for grid, array in now.items()}
+    for step in range(steps):
+        held = {**arrays, **now}
+        for grid, part in zip(grids, parts, strict=True):
+            # What is not written is as it was in the first steps.
+            if part.begins is not None and (step < 2 or part.begins != grid):
+                later[grid][...] = held[part.begins]
+            part.run(held, later[grid])
+        now, later = later, now
+    return [now[grid] for grid in grids]
+
+
+def _grids(trace: Trace, arrays: Mapping[str, Array]) -> list[str]:
+    """Return the argument that each result is in the next step."""
+    taken = {one.argument for one in trace.results} | trace.graph.constants.keys()
+    free, found = iter(name for name in arrays if name not in taken), []
+    for result in trace.results:
+        grid = result.argument or next(free, "")
+        like = (arrays[grid].shape, arrays[grid].dtype) if grid else None
+        if like != (result.shape, np.dtype(result.dtype)):
+            raise SizeError(
+                f"a step returns arrays like those that it takes first, not {result.dtype} of "
+                f"shape {result.shape}" + (f" for {grid}" if grid else "")
+            )
+        found.append(grid)
+    return found
+
+
+def _pack(
+    trace: Trace,
+    arrays: Mapping[str, Array],
+    made: Sequence[Any],
+    targets: Sequence[Array | None],
+) -> Any:
+    """Return results as the function does, where they belong."""
+    found = []
+    for result, value, target in zip(trace.results, made, targets, strict=True):
+        where = target if result.argument is None else arrays[result.argument]
+        if where is not None and where is not value:
+            where[...] = value
+        found.append(value if where is None else where)
+    if trace.returned is None:
+        return found[0]
+    return tuple(found[: trace.returned]) if trace.returned else None
+
+
+def pipeline(
+    what: Callable[..., Any] | Statement | None = None,
+    /,
+    *,
+    dtype: NestDtype | None = None,
+    where: Region = (),
+    machine: Machine | str | None = None,
+    threads: int | None = None,
+    mode: NestMode = "default",
+    cache: bool = True,
+    **sizes: Any,
+) -> Any:
+    """Plan a NumPy function, or statements one after another.
+
+    Parameters
+    ----------
+    what
+        A function of arrays, which then is planned for the shapes and dtypes of each call; it may
+        be given by decoration. Or text of statements as `nest` has it, a `Stage`, or several.
+    dtype, where
+        Of statements, as `nest` has them.
+    machine
+        A `Machine`, a name or a path; see `Machine.load`.
+    threads
+        Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
+    mode
+        As `nest` has it.
+    cache
+        Whether plans kept in memory and on disk may be used and added to.
+    **sizes
+        Of statements, by name: shapes of arrays, or arrays; extents of the last one's letters.
+
+    Returns
+    -------
+    PipelineFunction or PipelinePlan
+        What plans a function when it is called; the plan of statements.
+
+    Raises
+    ------
+    SpecError, SizeError, DtypeError, PlanError
+        As `nest` does.
+
+    Examples
+    --------
+    >>> text = "rows[y,x] = A[y,x] + A[y,x+1]; out[y,x] = rows[y,x] * rows[y+1,x]"
+    >>> pipeline(text, A=(5, 5))(np.ones((5, 5))).shape
+    (4, 4)
+    """
+    count = default_threads() if threads is None else check_threads(threads)
+
+    def planner(computation: Computation) -> PipelinePlan:
+        request = NestRequest(computation, Machine.load(machine), count, mode)
+        return keep_plan(PipelinePlan, request, cache=cache)
+
+    if isinstance(what, str | Stage | Sequence):
+        return planner(read_statements(what, sizes, dtype, where))
+    if what is not None and not callable(what):
+        raise PlanError(f"a pipeline is a function, text or stages, not {what!r:.60}")
+    if sizes or dtype is not None or where != ():
+        raise PlanError("sizes, dtype and where are of statements; a function has them from calls")
+    if what is None:
+        return partial(PipelineFunction, planner=planner)
+    return PipelineFunction(what, planner)

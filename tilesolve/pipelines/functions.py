@@ -1,0 +1,259 @@
+"""NumPy's functions of elements, sums and products of matrices, as they are traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tilesolve.contractions.errors import SizeError, TraceError
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.operations import reduced_dtype
+from tilesolve.contractions.statements.terms import Choose, Position, Reduce, Term, apply
+from tilesolve.pipelines.graph import axis_letters
+from tilesolve.pipelines.traced import (
+    FUNCTIONS,
+    METHODS,
+    Traced,
+    as_traced,
+    broadcast,
+    cast,
+    combine,
+    filling,
+    graph_of,
+    new_array,
+)
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+Axes = int | Sequence[int] | None
+
+
+def traces(*functions: Any, method: str = "") -> Callable[[_F], _F]:
+    """Have a function traced in the place of NumPy's, and of the method of that name."""
+
+    def put(found: _F) -> _F:
+        FUNCTIONS.update(dict.fromkeys(functions, found))
+        if method:
+            METHODS[method] = found
+        return found
+
+    return put
+
+
+def axis_of(axis: int, count: int) -> int:
+    """Return an axis as a number from the first one on."""
+    if not -count <= axis < count:
+        raise SizeError(f"there is no axis {axis} among {count}")
+    return axis % count
+
+
+def read_axes(axis: Axes, count: int) -> tuple[int, ...]:
+    """Return axes as numbers from the first one on; all of them if None."""
+    given = range(count) if axis is None else axis
+    return tuple(axis_of(one, count) for one in (given if np.iterable(given) else (given,)))
+
+
+@traces(np.where)
+def _where(*given: Any) -> Traced:
+    if len(given) != 3:
+        raise TraceError("how many positions there are depends on values")
+    test = as_traced(graph_of(given), given[0])
+    return combine(Choose, test.astype(bool, copy=False), *given[1:])
+
+
+@traces(np.clip, method="clip")
+def _clip(array: Any, low: Any = None, high: Any = None, **named: Any) -> Traced:
+    low = named.get("a_min", named.get("min", low))
+    high = named.get("a_max", named.get("max", high))
+    found = array if low is None else combine(partial(apply, "maximum"), array, low)
+    return found if high is None else combine(partial(apply, "minimum"), found, high)
+
+
+@traces(np.round, np.around, method="round")
+def _round(array: Traced, decimals: int = 0) -> Traced:
+    if decimals:
+        raise TraceError("it rounds to decimals")
+    return array.copy() if array.dtype.kind in "iu" else combine(partial(apply, "rint"), array)
+
+
+def _triangle(keep: str, array: Traced, k: int = 0) -> Traced:
+    row, column = axis_letters(array.ndim)[-2:]
+    test = apply(keep, Position(column - row), k)
+    zero = filling(0, array.dtype.name)
+    return array.make(Choose(test, array.element(array.shape), zero), array.shape)
+
+
+traces(np.tril)(partial(_triangle, "less_equal"))
+traces(np.triu)(partial(_triangle, "greater_equal"))
+
+
+def reduce_axes(
+    array: Traced,
+    name: str,
+    axis: Axes = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    **more: Any,
+) -> Traced:
+    """Return a reduction along some axes."""
+    if more:
+        raise TraceError(f"pipelines do not have {', '.join(more)} of reductions")
+    axes = () if not array.ndim and axis in (0, -1) else sorted(read_axes(axis, array.ndim))
+    if dtype is not None:
+        array = array.astype(dtype, copy=False)
+    if name in ("minimum", "maximum") and not prod(array.shape[one] for one in axes):
+        raise SizeError("an extremum of no elements")
+    if name.startswith("logical"):
+        array = array.astype(bool, copy=False)
+        name = {"logical_and": "bitwise_and", "logical_or": "bitwise_or"}[name]
+    kept = [one for one in range(array.ndim) if one not in axes]
+    shape = tuple(array.shape[one] for one in kept)
+    over = {one: array.graph.letter(array.shape[one]) for one in axes}
+    at = dict(zip(kept, axis_letters(len(kept)), strict=True))
+    at |= {one: Affine.letter(letter) for one, letter in over.items()}
+    element = array.read([at[one] for one in range(array.ndim)])
+    found = array.make(_reduced(name, over.values(), element, array.dtype.name), shape)
+    if keepdims is True:
+        found = found[tuple(None if one in axes else slice(None) for one in range(array.ndim))]
+    if isinstance(out, Traced):
+        out.assign(found)
+        return out
+    return found
+
+
+def _reduced(name: str, over: Iterable[str], term: Term, kind: str) -> Term:
+    """Return a reduction of a term over those letters that it has: others have one value."""
+    used = tuple(letter for letter in over if letter in term.letters)
+    return Reduce(name, used, term) if used else cast(term, kind, reduced_dtype(name, kind))
+
+
+METHODS["reduce"] = reduce_axes
+for _functions, _method, _name in (
+    ((np.sum,), "sum", "add"),
+    ((np.prod,), "prod", "multiply"),
+    ((np.min, np.amin), "min", "minimum"),
+    ((np.max, np.amax), "max", "maximum"),
+    ((np.any,), "any", "logical_or"),
+    ((np.all,), "all", "logical_and"),
+):
+    traces(*_functions, method=_method)(
+        lambda array, *given, _name=_name, **named: reduce_axes(array, _name, *given, **named)
+    )
+
+
+def _count(array: Traced, axis: Axes) -> int:
+    return prod(array.shape[one] for one in read_axes(axis, array.ndim))
+
+
+@traces(np.mean, method="mean")
+def _mean(array: Traced, axis: Axes = None, dtype: Any = None, **named: Any) -> Any:
+    if dtype is None and array.dtype.kind != "f":
+        dtype = "float64"
+    return reduce_axes(array, "add", axis, dtype, **named) / _count(array, axis)
+
+
+@traces(np.var, method="var")
+def _var(array: Traced, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> Any:
+    apart = array - _mean(array, axis, keepdims=True)
+    found = reduce_axes(apart * apart, "add", axis, keepdims=keepdims)
+    return found / (_count(array, axis) - ddof)
+
+
+@traces(np.std, method="std")
+def _std(array: Traced, *given: Any, **named: Any) -> Any:
+    return np.sqrt(_var(array, *given, **named))
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@traces(np.einsum)
+def _einsum(text: str, *given: Any, **named: Any) -> Traced:
+    if named.keys() - {"optimize"} or not isinstance(text, str) or "." in text:
+        raise TraceError("pipelines have einsum of text without dots, and nothing else of it")
+    inputs, arrow, output = text.replace(" ", "").partition("->")
+    names = inputs.split(",")
+    if not arrow:
+        output = "".join(sorted(x for x in set(inputs) - {","} if inputs.count(x) == 1))
+    graph = graph_of(given)
+    arrays = [as_traced(graph, one) for one in given]
+    if [len(one) for one in names] != [one.ndim for one in arrays]:
+        raise SizeError(f"{text!r} is no einsum of arrays of shapes {[x.shape for x in arrays]}")
+    extents: dict[str, int] = {}
+    for name, array in zip(names, arrays, strict=True):
+        for letter, extent in zip(name, array.shape, strict=True):
+            if extents.setdefault(letter, extent) != extent:
+                raise SizeError(f"{letter!r} of {text!r} is {extents[letter]} and {extent}")
+    at = dict(zip(output, axis_letters(len(output)), strict=True))
+    over = {x: graph.letter(n) for x, n in extents.items() if x not in output}
+    at |= {x: Affine.letter(letter) for x, letter in over.items()}
+    kind = np.result_type(*(one.dtype for one in arrays)).name
+    term: Term | None = None
+    for name, array in zip(names, arrays, strict=True):
+        element = cast(array.read([at[x] for x in name]), array.dtype.name, kind)
+        term = element if term is None else apply("multiply", term, element)
+    assert term is not None
+    term = _reduced("bitwise_or" if kind == "bool" else "add", over.values(), term, kind)
+    return new_array(graph, term, tuple(extents[x] for x in output), kind)
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@traces(np.tensordot)
+def _tensordot(first: Any, second: Any, axes: Any = 2) -> Traced:
+    first, second = _pair(first, second)
+    if isinstance(axes, int):
+        axes = range(first.ndim - axes, first.ndim), range(axes)
+    mine, others = read_axes(axes[0], first.ndim), read_axes(axes[1], second.ndim)
+    names = list(_LETTERS[: first.ndim])
+    free = list(_LETTERS[first.ndim : first.ndim + second.ndim])
+    for one, other in zip(mine, others, strict=True):
+        free[other] = names[one]
+    output = [x for x in names + free if (x in names) != (x in free)]
+    return _einsum(f"{''.join(names)},{''.join(free)}->{''.join(output)}", first, second)
+
+
+def _pair(first: Any, second: Any) -> tuple[Traced, Traced]:
+    graph = graph_of((first, second))
+    return as_traced(graph, first), as_traced(graph, second)
+
+
+@traces(np.matmul)
+def _matmul(first: Any, second: Any) -> Any:
+    first, second = _pair(first, second)
+    if first.ndim < 2 or second.ndim < 2:
+        return _dot(first, second)
+    batches = _LETTERS[: len(broadcast(first.shape[:-2], second.shape[:-2]))]
+    names, arrays = [], []
+    for array, own in ((first, "XY"), (second, "YZ")):
+        used = zip(batches[len(batches) - array.ndim + 2 :], array.shape, strict=False)
+        names.append("".join(x for x, n in used if n > 1) + own)
+        arrays.append(array[tuple(0 if n == 1 else slice(None) for n in array.shape[:-2])])
+    wide = "".join(x for x in batches if any(x in one for one in names))
+    found = _einsum(f"{','.join(names)}->{wide}XZ", *arrays)
+    return found[tuple(slice(None) if x in wide else None for x in batches)]
+
+
+@traces(np.dot, method="dot")
+def _dot(first: Any, second: Any) -> Any:
+    first, second = _pair(first, second)
+    if not (first.ndim and second.ndim):
+        return first * second
+    return _tensordot(first, second, (first.ndim - 1, max(second.ndim - 2, 0)))
+
+
+@traces(np.outer)
+def _outer(first: Any, second: Any) -> Traced:
+    return _einsum("a,b->ab", first, second)
+
+
+@traces(np.inner)
+def _inner(first: Any, second: Any) -> Traced:
+    first, second = _pair(first, second)
+    return _tensordot(first, second, (first.ndim - 1, second.ndim - 1))

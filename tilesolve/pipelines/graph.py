@@ -1,0 +1,208 @@
+"""Graphs: the arrays that a traced function computes, each by a term of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.operations import named_kind
+from tilesolve.contractions.statements.terms import Position, Read, Reduce, Term, as_term
+from tilesolve.nests.arguments import nest_dtype
+
+Shape = tuple[int, ...]
+Place = Affine | Term
+"""A position along an axis: known beforehand, or a number that is computed."""
+
+Region = tuple[tuple[int, int], ...]
+"""The first position along each axis, and the one behind the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An array: each element is a term in the letters of its axes.
+
+    Parameters
+    ----------
+    name, shape, dtype
+        Of the array. An array without axes has one element.
+    term
+        What an element is; None of an array that is given.
+    region
+        Where the term holds; everywhere if None. Elsewhere are the elements of `base`.
+    base
+        The array that the others are taken from; zeros if None.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+    term: Term | None = None
+    region: Region | None = None
+    base: str | None = None
+
+
+@dataclass(slots=True)
+class Graph:
+    """All arrays of a function, in the order in which they are made.
+
+    Parameters
+    ----------
+    nodes, dtypes
+        By name.
+    constants
+        The arrays of the function's own, by the name of their node.
+    extents
+        How many values each letter takes that is summed.
+    labels
+        What the function calls its arrays.
+    """
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    dtypes: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    extents: dict[str, int] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+
+    def give(self, name: str, shape: Shape, dtype: str) -> str:
+        """Take in an array that is given, and return its name."""
+        self.nodes[name], self.dtypes[name] = Node(name, shape, dtype), dtype
+        return name
+
+    def constant(self, array: npt.NDArray[Any]) -> str:
+        """Take in an array of the function's own as it is now, and return its name."""
+        for name, known in self.constants.items():
+            if known is array or (known.dtype == array.dtype and np.array_equal(known, array)):
+                return name
+        name = f"constant{len(self.constants) + 1}"
+        self.constants[name] = array.copy()
+        return self.give(name, array.shape, nest_dtype(array.dtype, "a constant"))
+
+    def add(
+        self,
+        term: Term,
+        shape: Shape,
+        dtype: str | None = None,
+        region: Region | None = None,
+        base: str | None = None,
+    ) -> str:
+        """Add an array, and return its name."""
+        name = f"_{len(self.nodes)}"
+        kind = dtype or named_kind(term.kind(self.dtypes))
+        self.nodes[name], self.dtypes[name] = Node(name, shape, kind, term, region, base), kind
+        return name
+
+    def letter(self, extent: int) -> str:
+        """Return a new letter to sum over."""
+        name = f"_s{len(self.extents)}"
+        self.extents[name] = extent
+        return name
+
+
+def axis_letter(axis: int) -> str:
+    """Return the letter of an axis, within a graph."""
+    return f"_{axis}"
+
+
+def axis_letters(count: int) -> tuple[Affine, ...]:
+    """Return the position along each axis.
+
+    Examples
+    --------
+    >>> print(*axis_letters(2))
+    _0 _1
+    """
+    return tuple(Affine.letter(axis_letter(axis)) for axis in range(count))
+
+
+def compose(position: Affine, places: Mapping[str, Place]) -> Place:
+    """Return a position in which others stand in the place of letters.
+
+    Raises
+    ------
+    SpecError
+        If no position is made of them.
+
+    Examples
+    --------
+    >>> print(compose(2 * Affine.letter("x") + 1, {"x": Affine.letter("y") - 3}))
+    2*y-5
+    """
+    total = Affine.number(position.offset)
+    computed: list[Term] = []
+    for factor, letter in position.terms:
+        place = places.get(letter, Affine.letter(letter))
+        if isinstance(place, Affine):
+            total = total + factor * place
+        else:
+            computed.append(place if factor == 1 else factor * place)
+    if not computed:
+        return total // position.divisor if position.divisor > 1 else total
+    if total != Affine.number(0):
+        computed.append(as_term(total if total.letters else total.offset))
+    term = reduce(add, computed)
+    return term // position.divisor if position.divisor > 1 else term
+
+
+def substitute(term: Term, places: Mapping[str, Place]) -> Term:
+    """Return a term in which positions stand in the place of letters.
+
+    Raises
+    ------
+    SpecError
+        If no position is made of them.
+
+    Examples
+    --------
+    >>> x = Affine.letter("x")
+    >>> print(substitute(Read("A", (x,)) + 1, {"x": 2 * x}))
+    A[2*x] + 1
+    """
+    if isinstance(term, Position):
+        found = compose(term.position, places)
+        return Position(found) if isinstance(found, Affine) else found
+    if isinstance(term, Read):
+        return Read(term.array, tuple(_place(one, places) for one in term.subscripts))
+    parts = [substitute(one, places) for one in term.parts]
+    return term.rebuilt(parts) if parts else term
+
+
+def _place(place: Place, places: Mapping[str, Place]) -> Place:
+    return compose(place, places) if isinstance(place, Affine) else substitute(place, places)
+
+
+def replace_reads(term: Term, node: Node) -> Term:
+    """Return a term in which an array is computed where it was read.
+
+    Raises
+    ------
+    SpecError
+        If no position is made of its own and those at which it is read.
+    """
+    parts = [replace_reads(one, node) for one in term.parts]
+    if not isinstance(term, Read):
+        made = term.rebuilt(parts) if parts else term
+        if isinstance(made, Reduce) and not set(made.over) <= set(made.term.letters):
+            raise SpecError(f"{made} runs over a letter that it does not have")
+        return made
+    if parts:
+        found = term.rebuilt(parts)
+        assert isinstance(found, Read)
+        term = found
+    if term.array != node.name:
+        return term
+    if node.term is None:
+        raise SpecError(f"{node.name} is given")
+    return substitute(node.term, name_places(term.subscripts))
+
+
+def name_places(places: Sequence[Place]) -> dict[str, Place]:
+    """Return positions by the letters of the axes that they are for."""
+    return {axis_letter(axis): place for axis, place in enumerate(places)}

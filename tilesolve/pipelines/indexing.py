@@ -1,0 +1,112 @@
+"""Indices of arrays, as NumPy reads them: numbers, slices, new axes, dots and arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import index as as_integer
+from typing import Any
+
+import numpy as np
+
+from tilesolve.contractions.errors import SizeError, TraceError
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.pipelines.graph import Shape, axis_letter
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What an index picks.
+
+    Parameters
+    ----------
+    shape
+        Of what it picks.
+    affine
+        The position along each axis of the array, in the letters of what is picked.
+    arrays
+        The positions along the axes that have them from arrays.
+    first, width
+        Where the axes of such arrays lie in the shape, and how many they are together.
+    """
+
+    shape: Shape
+    affine: tuple[Affine, ...]
+    arrays: dict[int, Any]
+    first: int = 0
+    width: int = 0
+
+
+def read_index(key: object, shape: Shape) -> Index:
+    """Read an index of an array of some shape.
+
+    Raises
+    ------
+    SizeError
+        If it lies outside of the array.
+    TraceError
+        If what it picks depends on values.
+
+    Examples
+    --------
+    >>> found = read_index((slice(None, None, -2), None), (5, 4))
+    >>> found.shape, [str(one) for one in found.affine]
+    ((3, 1, 4), ['-2*_0+4', '_2'])
+    """
+    items = [_item(one) for one in (key if isinstance(key, tuple) else (key,))]
+    taken = sum(one is not None and one is not Ellipsis for one in items)
+    if taken > len(shape):
+        raise SizeError(f"an array of shape {shape} is given {taken} subscripts")
+    at = next((at for at, one in enumerate(items) if one is Ellipsis), len(items))
+    items[at : at + 1] = [slice(None)] * (len(shape) - taken)
+    arrays = [at for at, one in enumerate(items) if hasattr(one, "ndim")]
+    wide = np.broadcast_shapes(*(items[at].shape for at in arrays))
+    joined = [at for at, one in enumerate(items) if at in arrays or isinstance(one, int)]
+    apart = bool(arrays) and joined != list(range(joined[0], joined[-1] + 1))
+    return _lay_out(items, shape, wide, 0 if apart else None)
+
+
+def _lay_out(items: list[Any], shape: Shape, wide: Shape, first: int | None) -> Index:
+    """Return an index whose items stand for all axes.
+
+    `first` is where axes of arrays lie; None for the place of the first one.
+    """
+    found: list[int] = [] if first is None else list(wide)
+    affine: list[Affine] = []
+    arrays: dict[int, Any] = {}
+    for one in items:
+        axis = len(affine)
+        if one is None:
+            found.append(1)
+        elif isinstance(one, slice):
+            picked = range(*one.indices(shape[axis]))
+            letter = Affine.letter(axis_letter(len(found)))
+            affine.append(picked.start + picked.step * letter)
+            found.append(len(picked))
+        elif isinstance(one, int):
+            if not -shape[axis] <= one < shape[axis]:
+                raise SizeError(f"position {one} of axis {axis}, which has {shape[axis]}")
+            affine.append(Affine.number(one % shape[axis]))
+        else:
+            if first is None:
+                first = len(found)
+                found += wide
+            arrays[axis] = one
+            affine.append(Affine.number(0))
+    return Index(tuple(found), tuple(affine), arrays, first or 0, len(wide))
+
+
+def _item(one: Any) -> Any:
+    """Return a part of an index: None, dots, a slice, an integer or an array of integers."""
+    if one is None or one is Ellipsis:
+        return one
+    if isinstance(one, slice):
+        ends = one.start, one.stop, one.step
+        return slice(*(None if x is None else as_integer(x) for x in ends))
+    one = np.asarray(one) if isinstance(one, list) else one
+    kind = np.dtype(getattr(one, "dtype", type(one))).kind
+    if kind == "b":
+        raise TraceError("how much it picks depends on truth values; where(test, yes, no) chooses")
+    if kind not in "iu":
+        raise TraceError(f"a subscript is an integer, a slice or integers, not {one!r:.60}")
+    scalar = isinstance(one, np.generic) or (isinstance(one, np.ndarray) and not one.ndim)
+    return as_integer(one) if scalar or not hasattr(one, "ndim") else one

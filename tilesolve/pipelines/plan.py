@@ -1,0 +1,20 @@
+"""Plans of pipelines: what users hold of the choices for all stages."""
+
+from __future__ import annotations
+
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.nests.plan import NestPlan
+
+
+class PipelinePlan(NestPlan):
+    """How to run stages one after another, and what that is predicted to cost.
+
+    It is a `NestPlan` whose computation is a pipeline's.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        computation: Computation = self.computation
+        names = " ".join(dict.fromkeys(stage.name for stage in computation.stages))
+        return f"<PipelinePlan {names} on {self.machine.name}: {self.how}>"

@@ -1,0 +1,410 @@
+"""Traced arrays: what stands in for NumPy's arrays while a function is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from tilesolve.contractions.errors import DtypeError, SizeError, SpecError, TraceError
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.operations import OPERATIONS, result_dtype
+from tilesolve.contractions.statements.promotion import argument_dtypes
+from tilesolve.contractions.statements.terms import Apply, Cast, Choose, Number, Read, Term, apply
+from tilesolve.contractions.statements.ufuncs import apply_ufunc, raise_to
+from tilesolve.nests.arguments import nest_dtype
+from tilesolve.pipelines.graph import Graph, Place, Shape, axis_letters, compose, name_places
+from tilesolve.pipelines.indexing import Index, read_index
+
+
+@dataclass(slots=True, eq=False)
+class Storage:
+    """An array that the function holds: views share it, and writes make a new one of it.
+
+    Parameters
+    ----------
+    graph
+        Where it is computed.
+    name
+        The array that has its elements as they are now.
+    """
+
+    graph: Graph
+    name: str
+
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+"""What is traced in the place of NumPy's functions."""
+
+METHODS: dict[str, Callable[..., Any]] = {}
+"""What is traced in the place of methods of NumPy's arrays."""
+
+
+class Traced(NDArrayOperatorsMixin):
+    """An array that notes what is done to it.
+
+    Parameters
+    ----------
+    storage
+        Whose elements it has.
+    shape
+        Its own.
+    places
+        The position along each axis of the storage, in the letters of its own axes.
+    """
+
+    __slots__ = ("places", "shape", "storage")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self, storage: Storage, shape: Shape, places: tuple[Affine, ...] | None = None
+    ) -> None:
+        self.storage, self.shape = storage, shape
+        self.places = axis_letters(len(shape)) if places is None else places
+
+    @property
+    def graph(self) -> Graph:
+        """Where it is computed."""
+        return self.storage.graph
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of its elements."""
+        return np.dtype(self.graph.nodes[self.storage.name].dtype)
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def T(self) -> Traced:  # noqa: N802 - as NumPy's
+        """The array with its axes the other way round."""
+        return self.view_as(tuple(reversed(range(self.ndim))))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all elements of its storage, in order."""
+        node = self.graph.nodes[self.storage.name]
+        return self.shape == node.shape and self.places == axis_letters(self.ndim)
+
+    def read(self, at: Sequence[Place]) -> Read:
+        """Return its element at some position."""
+        named = name_places(at)
+        try:
+            return Read(self.storage.name, tuple(compose(one, named) for one in self.places))
+        except SpecError:  # a quotient is no part of another position
+            return self.copy().read(at)
+
+    def element(self, shape: Shape) -> Read:
+        """Return its element at a point of a shape that it is broadcast to."""
+        letters = axis_letters(len(shape))[len(shape) - self.ndim :]
+        wide = shape[len(shape) - self.ndim :]
+        at = [
+            Affine.number(0) if mine == 1 and other != 1 else letter
+            for mine, other, letter in zip(self.shape, wide, letters, strict=True)
+        ]
+        return self.read(at)
+
+    def view(self, shape: Shape, at: Sequence[Affine]) -> Traced:
+        """Return a view, given the position along each axis in the letters of the view."""
+        named = name_places(at)
+        places = [compose(one, named) for one in self.places]
+        return Traced(self.storage, shape, tuple(x for x in places if isinstance(x, Affine)))
+
+    def view_as(self, axes: Sequence[int]) -> Traced:
+        """Return a view with the axes in another order."""
+        letters = axis_letters(self.ndim)
+        at = [letters[list(axes).index(axis)] for axis in range(self.ndim)]
+        return self.view(tuple(self.shape[axis] for axis in axes), at)
+
+    def make(self, term: Term, shape: Shape, dtype: str | None = None) -> Traced:
+        """Return a new array of some term."""
+        return new_array(self.graph, term, shape, dtype)
+
+    def astype(self, dtype: npt.DTypeLike, copy: bool = True, **_: object) -> Traced:
+        """Return the elements in another dtype."""
+        kind = nest_dtype(dtype, "an array")
+        if kind == self.dtype.name and not copy:
+            return self
+        return self.make(cast(self.element(self.shape), self.dtype.name, kind), self.shape, kind)
+
+    def copy(self, *_: object) -> Traced:
+        """Return a new array with the same elements."""
+        return self.astype(self.dtype)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TraceError("it takes the length of a number")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Traced]:
+        return (self[at] for at in range(len(self)))
+
+    def __getitem__(self, key: object) -> Traced:
+        index = read_index(key, self.shape)
+        if index.arrays:
+            return self._gather(index)
+        return self.view(index.shape, index.affine)
+
+    def _gather(self, index: Index) -> Traced:
+        """Return the elements at positions that arrays have."""
+        at: list[Place] = list(index.affine)
+        letters = axis_letters(len(index.shape))
+        for axis, given in index.arrays.items():
+            array = as_traced(self.graph, given)
+            # Its axes lie where the index has put those of all such arrays together.
+            first = index.first + index.width - array.ndim
+            own = [
+                Affine.number(0) if n == 1 else letter
+                for n, letter in zip(array.shape, letters[first:], strict=False)
+            ]
+            place: Term = array.read(own)
+            if array.dtype != np.int64:
+                place = Cast("int64", place)
+            if array.dtype.kind != "u":
+                place = Choose(place < 0, place + self.shape[axis], place)
+            at[axis] = place
+        return self.make(self.read(at), index.shape)
+
+    def __setitem__(self, key: object, value: Any) -> None:
+        index = read_index(key, self.shape)
+        if index.arrays:
+            raise TraceError("it writes to positions that are computed")
+        self.view(index.shape, index.affine).assign(value)
+
+    def assign(self, value: Any) -> None:
+        """Write to all elements, and so to those of the storage."""
+        own = isinstance(value, Traced) and value.storage is self.storage
+        if own and (value.places, value.shape) == (self.places, self.shape):
+            return  # what += ends with
+        storage, node = self.storage, self.graph.nodes[self.storage.name]
+        if not self.size:
+            return
+        letters = axis_letters(len(node.shape))
+        at: list[Affine] = [Affine.number(0)] * self.ndim
+        region: list[tuple[int, int]] = []
+        tests: list[Term] = []
+        for letter, place in zip(letters, self.places, strict=True):
+            if not place.terms:
+                region.append((place.offset, place.offset + 1))
+                continue
+            if len(place.terms) > 1 or place.divisor > 1:
+                raise TraceError("it writes to a view whose axes were put together or split")
+            ((factor, name),) = place.terms
+            axis = [str(one) for one in axis_letters(self.ndim)].index(name)
+            ends = sorted((place.offset, place.offset + factor * (self.shape[axis] - 1)))
+            region.append((ends[0], ends[1] + 1))
+            step, sign = abs(factor), 1 if factor > 0 else -1
+            at[axis] = (sign * (letter - place.offset)) // step
+            if step > 1 and self.shape[axis] > 1:
+                tests.append(apply("equal", apply("remainder", letter - place.offset, step), 0))
+        term = self._written(value, at)
+        old: Term = Read(node.name, letters)
+        if isinstance(node.term, Cast) and isinstance(node.term.term, Number):
+            old = node.term
+        for test in tests:
+            term = Choose(test, term, old)
+        whole = all(ends == (0, n) for ends, n in zip(region, node.shape, strict=True))
+        storage.name = self.graph.add(
+            term,
+            node.shape,
+            node.dtype,
+            None if whole else tuple(region),
+            None if whole else node.name,
+        )
+
+    def _written(self, value: Any, at: Sequence[Affine]) -> Term:
+        """Return what is written at a position, in the storage's dtype."""
+        kind = self.dtype.name
+        if isinstance(value, bool | int | float):
+            return filling(value, kind)
+        array = as_traced(self.graph, value)
+        while array.ndim > self.ndim and array.shape[0] == 1:
+            array = array[0]
+        if broadcast(array.shape, self.shape) != self.shape:
+            raise SizeError(f"an array of shape {array.shape} is written to one of {self.shape}")
+        skipped = self.ndim - array.ndim
+        own = [
+            Affine.number(0) if n == 1 else place
+            for n, place in zip(array.shape, at[skipped:], strict=True)
+        ]
+        return cast(array.read(own), array.dtype.name, kind)
+
+    def __array_ufunc__(
+        self,
+        function: np.ufunc,
+        method: str,
+        *given: Any,
+        **named: Any,
+    ) -> Any:
+        out = (named.pop("out", None) or (None,))[0]
+        if function in FUNCTIONS and method == "__call__":  # such as matmul
+            found = FUNCTIONS[function](*given, **named)
+        elif method == "reduce":
+            names = ("axis", "dtype", "out", "keepdims", "initial")
+            found = METHODS["reduce"](
+                given[0], function.__name__, **dict(zip(names, given[1:], strict=False)), **named
+            )
+        elif method == "__call__" and not named and function.nout == 1:
+            found = compute(function, given)
+        else:
+            raise TraceError(f"pipelines do not have {function.__name__} as it is called here")
+        if out is None:
+            return found
+        if not isinstance(out, Traced):
+            raise TraceError("it writes to an array that is none of its own")
+        if not np.can_cast(found.dtype, out.dtype, "same_kind"):
+            raise TraceError(f"{found.dtype} is written to an array of {out.dtype}")
+        out.assign(found)
+        return out
+
+    def __array_function__(
+        self,
+        function: Any,
+        types: Any,
+        given: Any,
+        named: Mapping[str, Any],
+    ) -> Any:
+        if function not in FUNCTIONS:
+            raise TraceError(f"pipelines do not have numpy.{function.__name__}")
+        return FUNCTIONS[function](*given, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in METHODS:
+            return lambda *given, **named: METHODS[name](self, *given, **named)
+        if not name.startswith("_") and hasattr(np.ndarray, name):
+            raise TraceError(f"pipelines do not have the attribute {name!r} of arrays")
+        raise AttributeError(f"an array has no attribute {name!r}")
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise TraceError(
+            "it makes a NumPy array of values that are not known yet, or writes them to one"
+        )
+
+    def __bool__(self) -> bool:
+        raise TraceError("it branches on a value of an array; where(test, yes, no) chooses")
+
+    def __float__(self) -> float:
+        raise TraceError("it takes a value of an array as a number of Python's")
+
+    def __int__(self) -> int:
+        raise TraceError("it takes a value of an array as a number of Python's")
+
+    __index__ = __int__
+
+
+def new_array(graph: Graph, term: Term, shape: Shape, dtype: str | None = None) -> Traced:
+    """Return a new array of some term."""
+    return Traced(Storage(graph, graph.add(term, shape, dtype)), shape)
+
+
+def as_traced(graph: Graph, value: Any) -> Traced:
+    """Return an array of a function as one that is traced; its own are constants."""
+    if isinstance(value, Traced):
+        return value
+    array = np.asarray(value)
+    if not array.ndim and array.dtype.kind in "biuf":
+        return new_array(graph, Cast(array.dtype.name, Number(array.item())), ())
+    return Traced(Storage(graph, graph.constant(array)), array.shape)
+
+
+def graph_of(values: Sequence[Any]) -> Graph:
+    """Return the graph of some values; one of them is traced."""
+    return next(one.graph for one in values if isinstance(one, Traced))
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """Return the shape that others are broadcast to."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError as error:
+        raise SizeError(f"shapes {' and '.join(map(str, shapes))} do not fit together") from error
+
+
+def compute(function: np.ufunc, given: Sequence[Any]) -> Traced:
+    """Return a function of each element of some arrays and numbers."""
+    if function is np.power:
+        return _power(*given)
+    return combine(lambda *terms: apply_ufunc(function.__name__, *terms), *given)
+
+
+def combine(build: Callable[..., Term], *given: Any) -> Traced:
+    """Return a term of each element of some arrays and numbers."""
+    graph = graph_of(given)
+    shape = broadcast(*(np.shape(one) for one in given))
+    try:
+        term = build(*(term_of(graph, one, shape) for one in given))
+    except SpecError as error:
+        raise TraceError(str(error)) from error
+    for one in term.all:
+        if isinstance(one, Apply):  # numbers have to fit
+            argument_dtypes(one, [part.kind(graph.dtypes) for part in one.arguments])
+    return new_array(graph, term, shape)
+
+
+def term_of(graph: Graph, value: Any, shape: Shape) -> Term:
+    """Return an element of a value at a point of a shape that it is broadcast to."""
+    if type(value) in (bool, int, float):
+        return number(value)
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+        return Cast(value.dtype.name, number(value.item()))
+    if isinstance(value, np.ndarray) and not value.ndim:
+        return term_of(graph, value[()], shape)
+    return as_traced(graph, value).element(shape)
+
+
+def number(value: float | bool) -> Term:
+    """Return a number of Python's as a term."""
+    if value != value:
+        infinite = Number(float("inf"))
+        return infinite - infinite
+    return Number(value)
+
+
+def filling(value: Any, kind: str) -> Term:
+    """Return a number as an element of an array of some dtype."""
+    one = np.zeros((), kind)
+    try:
+        one[...] = value
+    except OverflowError as error:
+        raise DtypeError(f"{value!r} does not fit {kind}") from error
+    return Cast(kind, number(one.item()))
+
+
+def cast(term: Term, kind: str, wanted: str) -> Term:
+    """Return a term in another dtype, as NumPy converts it."""
+    if kind == wanted:
+        return term
+    return apply("not_equal", term, 0) if wanted == "bool" else Cast(wanted, term)
+
+
+def _power(base: Any, power: Any) -> Traced:
+    """Return a power: a product of equal factors where it is one."""
+    if type(power) in (int, float) and isinstance(base, Traced) and "power" not in OPERATIONS:
+        kind = result_dtype("multiply", [base.dtype.name, type(power)])
+        wide = base.astype(kind, copy=False)
+        if power == 0.5:
+            return combine(lambda term: apply("sqrt", term), wide)
+        return combine(lambda term: raise_to(term, power), wide)
+    return combine(lambda *terms: apply("power", *terms), base, power)

@@ -1,0 +1,258 @@
+"""Tracing: what a NumPy function does with arrays of some shapes, as a graph."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import traceback
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from inspect import BoundArguments
+from pathlib import Path
+from types import FrameType, FunctionType, ModuleType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from tilesolve.contractions import errors
+from tilesolve.contractions.errors import TilesolveError, TraceError
+from tilesolve.contractions.stand_ins import StandInModule, rebuild
+from tilesolve.nests import arguments
+from tilesolve.nests.arguments import nest_dtype
+from tilesolve.nests.calls import Array
+from tilesolve.pipelines import moves
+from tilesolve.pipelines.graph import Graph, Shape
+from tilesolve.pipelines.moves import create
+from tilesolve.pipelines.traced import Storage, Traced
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An array that a function returns, or writes to.
+
+    Parameters
+    ----------
+    name
+        Of the array in the graph.
+    shape, dtype
+        As the function has it.
+    argument
+        The argument that it is written to; None if it is new.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+    argument: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a function does.
+
+    Parameters
+    ----------
+    graph
+        The arrays that it computes.
+    results
+        What it returns, then what else it writes to.
+    returned
+        How many of these it returns; None if it returns one that is no tuple.
+    """
+
+    graph: Graph
+    results: tuple[Result, ...]
+    returned: int | None
+
+
+def trace_function(function: Callable[..., Any], bound: BoundArguments) -> Trace:
+    """Return what a function does with arrays like its arguments.
+
+    Raises
+    ------
+    TraceError
+        If it does something that pipelines do not have; the message names the line. So do other
+        errors of arrays that do not fit.
+
+    Examples
+    --------
+    >>> from inspect import signature
+    >>> difference = lambda a: a[1:] - a[:-1]
+    >>> found = trace_function(difference, signature(difference).bind(np.zeros(5)))
+    >>> found.results[0].shape
+    (4,)
+    """
+    graph = Graph()
+    traced: dict[str, Traced] = {}
+
+    def stand_for(name: str, array: Array) -> Traced:
+        kind = nest_dtype(array.dtype, f"the argument {name}")
+        graph.labels[graph.give(name, array.shape, kind)] = name
+        traced[name] = Traced(Storage(graph, name), array.shape)
+        return traced[name]
+
+    given = BoundArguments(bound.signature, map_arrays("", bound.arguments, stand_for))
+    code = function
+    if isinstance(function, FunctionType):
+        code = rebuild(function, partial(_stand_in, graph, {}), {})
+    with _naming(graph), _locating(function):
+        returned = code(*given.args, **given.kwargs)
+        many = isinstance(returned, tuple | list)
+        values = list(returned) if many else [] if returned is None else [returned]
+        results = [_result(one, traced) for one in values]
+        known = {one.argument for one in results}
+        for name, one in traced.items():
+            if one.storage.name != name and name not in known:
+                results.append(_result(one, traced))
+        if not results:
+            raise TraceError("it returns no array, and writes to none")
+        for result in results:
+            graph.labels.setdefault(result.name, _call_result(function))
+    return Trace(graph, tuple(results), len(values) if many or returned is None else None)
+
+
+def map_arrays(name: str, value: Any, change: Callable[[str, Array], Any]) -> Any:
+    """Return arguments with others in the place of arrays, given their names.
+
+    Examples
+    --------
+    >>> map_arrays("", {"a": np.zeros(2), "more": [np.ones(3), 1]}, lambda name, array: name)
+    {'a': 'a', 'more': ['more0', 1]}
+    """
+    if isinstance(value, np.ndarray):
+        return change(name, value)
+    if isinstance(value, dict):
+        return {key: map_arrays(f"{name}{key}", one, change) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        found = [map_arrays(f"{name}{at}", one, change) for at, one in enumerate(value)]
+        return found if isinstance(value, list) else tuple(found)
+    return value
+
+
+def _result(value: Any, arguments: Mapping[str, Traced]) -> Result:
+    """Return what a function returns as a result of its graph."""
+    if not isinstance(value, Traced):
+        raise TraceError(f"it returns {value!r:.60}, not an array that it computes")
+    argument = next((x for x, one in arguments.items() if one.storage is value.storage), None)
+    if argument is not None and not value.is_whole:
+        argument = None
+    if argument == value.storage.name:
+        argument = None  # it is returned, but not written to
+    if not value.is_whole:
+        value = value.copy()
+    return Result(value.storage.name, value.shape, value.dtype.name, argument)
+
+
+def _call_result(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", "")
+    return name if name.isidentifier() else "out"
+
+
+def _stand_in(graph: Graph, made: dict[FunctionType, FunctionType], value: Any) -> Any:
+    """Return what a function gets for what it refers to."""
+    again = partial(_stand_in, graph, made)
+    if isinstance(value, list | tuple) and any(isinstance(x, FunctionType) for x in value):
+        return [again(one) for one in value]
+    if isinstance(value, ModuleType):
+        return StandInModule(value, again) if value is np else value
+    if isinstance(value, Hashable) and value in _CREATING:
+        return partial(_CREATING[value], graph)
+    if isinstance(value, FunctionType) and not str(value.__module__).startswith("numpy"):
+        return rebuild(value, again, made)
+    return value
+
+
+def _filled(value: Any, graph: Graph, shape: Any, dtype: Any = None, **_: Any) -> Any:
+    return create(graph, shape, value, np.float64 if dtype is None else dtype)
+
+
+def _full(graph: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
+    kind = value.dtype if isinstance(value, Traced) else np.asarray(value).dtype
+    return create(graph, shape, value, kind if dtype is None else dtype)
+
+
+def _as_array(take: Callable[..., Any], graph: Graph, value: Any, *more: Any, **named: Any) -> Any:
+    if isinstance(value, Traced):
+        dtype = more[0] if more else named.get("dtype")
+        return value.astype(dtype or value.dtype, copy=take is np.array)
+    if isinstance(value, list | tuple) and any(isinstance(one, Traced) for one in value):
+        return np.stack(value)
+    return take(value, *more, **named)
+
+
+_CREATING: dict[Any, Callable[..., Any]] = {
+    **dict.fromkeys((np.zeros, np.empty), partial(_filled, False)),
+    np.ones: partial(_filled, True),
+    np.full: _full,
+    **{take: partial(_as_array, take) for take in (np.array, np.asarray, np.ascontiguousarray)},
+}
+"""Functions of NumPy that make arrays, and what is called in their place."""
+
+
+@contextmanager
+def _naming(graph: Graph) -> Iterator[None]:
+    """Call arrays what functions call them: what a function's names are when it returns."""
+    before = sys.getprofile()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "return" and not _is_ours(frame):
+            for name, value in frame.f_locals.items():
+                _label(graph, name, value)
+
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def _label(graph: Graph, name: str, value: Any) -> None:
+    """Call an array by a name, and those of a list by its name and their number."""
+    if isinstance(value, Traced) and value.graph is graph and value.is_whole:
+        if name.isidentifier() and not (name.startswith("_") and name.strip("_").isdigit()):
+            graph.labels[value.storage.name] = name
+    elif isinstance(value, list | tuple) and len(value) < len(graph.nodes):
+        for number, one in enumerate(value):
+            _label(graph, f"{name}{number}", one)
+
+
+@contextmanager
+def _locating(function: Callable[..., Any]) -> Iterator[None]:
+    """Have errors name the line of the function that they come from."""
+    try:
+        yield
+    except TilesolveError as error:
+        where = _find_line(error.__traceback__, function)
+        name = getattr(function, "__name__", "the function")
+        raise type(error)(f"{error}, in {name}{where}") from error
+    except (TypeError, ValueError) as error:  # NumPy asked for a number
+        if not isinstance(error.__cause__, TilesolveError):
+            raise
+        with _locating(function):
+            raise error.__cause__.with_traceback(error.__traceback__) from None
+
+
+def _find_line(found: TracebackType | None, function: Callable[..., Any]) -> str:
+    """Return the last line of a traceback that is neither ours nor NumPy's, else the first one."""
+    code = getattr(function, "__code__", None)
+    lines = [
+        (frame.f_code.co_filename, number)
+        for frame, number in traceback.walk_tb(found)
+        if not _is_ours(frame)
+    ]
+    if code is not None:
+        lines.insert(0, (code.co_filename, code.co_firstlineno))
+    if not lines:
+        return ""
+    path, number = lines[-1]
+    return f", {Path(path).name}:{number}: {linecache.getline(path, number).strip()}"
+
+
+_OURS = tuple(str(Path(str(one.__file__)).parent) for one in (errors, arguments, moves, np))
+"""Folders whose code has no lines of the user's."""
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_OURS)
