@@ -130,6 +130,12 @@ def test_dtypes_of_arguments(dtype):
         tilesolve.pipeline(lambda a: a + a)(np.zeros(3, dtype))
 
 
+def test_arguments_with_operators_of_their_own():
+    """Masked arrays and matrices compute otherwise than arrays."""
+    with pytest.raises(TraceError, match="the argument a is a MaskedArray"):
+        tilesolve.pipeline(lambda a: a + a)(np.ma.masked_array([1.0, 2.0], [True, False]))
+
+
 def test_arguments_without_a_hash():
     """A constant that may change is none."""
     with pytest.raises(TraceError, match="neither an array nor a constant"):

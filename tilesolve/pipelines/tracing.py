@@ -88,6 +88,8 @@ def trace_function(function: Callable[..., Any], bound: BoundArguments) -> Trace
     traced: dict[str, Traced] = {}
 
     def stand_for(name: str, array: Array) -> Traced:
+        if isinstance(array, np.matrix | np.ma.MaskedArray):
+            raise TraceError(f"the argument {name} is a {type(array).__name__}, no plain array")
         kind = nest_dtype(array.dtype, f"the argument {name}")
         graph.labels[graph.give(name, array.shape, kind)] = name
         traced[name] = Traced(Storage(graph, name), array.shape)
