@@ -50,7 +50,7 @@ def solve_nest(request: NestRequest) -> SolvedNest:
     found: list[NestSolution] = []
     with tell_of_planning():
         for stage in whole.stages:
-            found += _solve(request.of(whole, stage))
+            found += solve_statement(request.of(whole, stage))
     return SolvedNest(request, tuple(found))
 
 
@@ -68,7 +68,7 @@ class NestStrategy(Protocol):
         ...
 
 
-def _solve(request: NestRequest) -> tuple[NestSolution, ...]:
+def solve_statement(request: NestRequest) -> tuple[NestSolution, ...]:
     """Return what computes a statement: by the first route that has something for it."""
     wanted = "nest" if request.mode != "default" else request.route
     for route, solutions in STRATEGIES.items():
@@ -124,7 +124,7 @@ def solve_loops(request: NestRequest) -> Iterator[NestSolution]:
         yield choose_loops(request)
         return
     for stage in parts.stages:
-        yield from _solve(request.of(parts, stage))
+        yield from solve_statement(request.of(parts, stage))
 
 
 STRATEGIES: Mapping[Route, NestStrategy] = {

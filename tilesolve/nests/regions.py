@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from math import gcd, lcm
 from typing import Any
 
@@ -24,6 +24,9 @@ from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.model.access import Size
 from tilesolve.nests.subscript_ends import Ends, subscript_ends
+
+MOST_REGIONS = 64
+"""Computations whose regions are kept: each choice of their loops asks for the same ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +321,7 @@ class Regions:
         return _follow(use.spans[axis], spans, self.spans[use.producer][own].extent)
 
 
+@lru_cache(maxsize=MOST_REGIONS)
 def find_regions(computation: Computation, root: str | None = None) -> Regions:
     """Return what boxes of a root need of the stages that lead to it.
 
@@ -371,8 +375,14 @@ def slides(stage: Stage) -> bool:
     return stage.update is None and not stage.bounds and not stage.in_place
 
 
-def _use(computation: Computation, producer: Stage, consumer: Stage, reads: Sequence[Read]) -> Use:
+def find_uses(computation: Computation, producer: Stage, consumer: Stage) -> Use:
     """Return what a stage reads of another one, in the letters of its own axes."""
+    reads = [read for read in consumer.reads if read.array == producer.name]
+    return _use(computation, producer, consumer, reads)
+
+
+def _use(computation: Computation, producer: Stage, consumer: Stage, reads: Sequence[Read]) -> Use:
+    """Return what a stage reads of another one, given the elements."""
     shape = computation.array(producer.name).shape
     box = computation.box(consumer)
     summed = {x: Ends.numbers(*box[x]) for x in consumer.summed}

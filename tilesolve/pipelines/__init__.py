@@ -1,0 +1,1 @@
+"""Functions of NumPy, and statements one after another, as plans."""
