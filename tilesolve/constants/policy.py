@@ -276,6 +276,18 @@ NEST_ORDER_PAIRS = 24**2
 NEST_REGION_POINTS = 64
 """Points of a grid, along all letters of a region together, that tell what share it is."""
 
+PIPELINE_TILED_EXTENT = 32
+"""Extent of a letter up to which stages that run together get no tiles of it."""
+
+PIPELINE_ROWS = 2
+"""Rows of a stage that are written out around each vector where stages run together."""
+
+PIPELINE_CACHE_SHARES = (0.25, 0.5, 1.0)
+"""Shares of a cache that buffers of stages may take that run together: each is tried."""
+
+PIPELINE_LAST_CACHES = 2
+"""How many times the last cache the buffers of stages may take that run together."""
+
 NEST_CROWD_RATIO = 4
 """How many times its lines a box may have for a look at the sets of a cache; with more, it does not
 stay."""

@@ -8,7 +8,6 @@ from typing import Protocol
 from tilesolve.constants.policy import NEST_BLOCK_KINDS, NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
-from tilesolve.contractions.statements.stage import Stage
 from tilesolve.nests.blocks import make_blocks
 from tilesolve.nests.classify import find_move
 from tilesolve.nests.loop_choice import choose_loops
@@ -57,14 +56,18 @@ def solve_nest(request: NestRequest) -> SolvedNest:
     found: list[NestSolution] = []
     with tell_of_planning():
         for stage in whole.stages:
-            for part in _list_parts(request, stage):
-                found += _solve(part)
+            found += solve_statement(request.of(whole, stage))
     return SolvedNest(request, tuple(found))
 
 
-def _list_parts(request: NestRequest, stage: Stage) -> Iterator[NestRequest]:
+def solve_statement(request: NestRequest) -> tuple[NestSolution, ...]:
+    """Return what computes a statement, which may become several."""
+    return tuple(found for part in _list_parts(request) for found in _solve(part))
+
+
+def _list_parts(request: NestRequest) -> Iterator[NestRequest]:
     """Yield the statements that one becomes before it is decided how they are run."""
-    alone = [request.of(request.computation, stage)]
+    alone = [request]
     for split in (split_scans, split_searches, split_periods):
         parts: list[NestRequest] = []
         for one in alone:

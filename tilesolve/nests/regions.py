@@ -20,8 +20,10 @@ import numpy as np
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine, Box
 from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.operations import SEARCHES
+from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Read
+from tilesolve.contractions.statements.terms import Read, Reduce, Term
 from tilesolve.model.access import Size
 from tilesolve.nests.subscript_ends import Ends, subscript_ends
 
@@ -381,11 +383,24 @@ def _readers(stages: Sequence[Stage]) -> dict[str, dict[str, tuple[Stage, list[R
 
 def slides(stage: Stage) -> bool:
     """Return whether a stage may be computed a part at a time: each element by itself, and all."""
-    return stage.update is None and not stage.bounds and not stage.in_place
+    if stage.update is not None or stage.bounds or stage.in_place or stage.sequence:
+        return False
+    return not any(isinstance(one, Scan) or _searches(one) for one in stage.term.all)
+
+
+def _searches(term: Term) -> bool:
+    """Return whether a term finds a place, which several statements do."""
+    return isinstance(term, Reduce) and term.name in SEARCHES
+
+
+def find_uses(computation: Computation, producer: Stage, consumer: Stage) -> Use:
+    """Return what a stage reads of another one, in the letters of its own axes."""
+    reads = [read for read in consumer.reads if read.array == producer.name]
+    return _use(computation, producer, consumer, reads)
 
 
 def _use(computation: Computation, producer: Stage, consumer: Stage, reads: Sequence[Read]) -> Use:
-    """Return what a stage reads of another one, in the letters of its own axes."""
+    """Return what a stage reads of another one, given the elements."""
     shape = computation.array(producer.name).shape
     box = computation.box(consumer)
     summed = {x: Ends.numbers(*box[x]) for x in consumer.summed}

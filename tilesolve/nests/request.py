@@ -27,6 +27,13 @@ Route = Literal["nest", "contraction", "transpose"]
 NestMode = Literal["default", "thesis", "untiled", "plain"]
 """How loops are decided: by the machine, as the thesis does, or without tiles."""
 
+Fusion = Literal["slide", "overlap", "inline", "root"]
+"""How stages of a pipeline run together: rings that slide, tiles that overlap, terms within terms,
+or one after another."""
+
+Division = Literal["split", "best"]
+"""How stages are divided into groups: as few as caches allow, or those that cost least together."""
+
 
 @dataclass(frozen=True, slots=True)
 class NestRequest:
@@ -54,6 +61,8 @@ class NestRequest:
     later
         The share of a run's first line that each further one costs, at all levels; the machine's
         if None.
+    fusion, division
+        How stages of a pipeline run together, and which ones.
 
     Raises
     ------
@@ -71,6 +80,8 @@ class NestRequest:
     threads_per_core: int | None = None
     sets: SetRule = "cache"
     later: float | None = None
+    fusion: Fusion = "slide"
+    division: Division = "split"
 
     def __post_init__(self) -> None:
         check_kind(self.computation, Computation, "computation", "a Computation", PlanError)
@@ -81,6 +92,8 @@ class NestRequest:
             ("mode", self.mode, get_args(NestMode)),
             ("route", self.route, (*get_args(Route), None)),
             ("sets", self.sets, get_args(SetRule)),
+            ("fusion", self.fusion, get_args(Fusion)),
+            ("division", self.division, get_args(Division)),
         ):
             if value not in known:
                 raise PlanError(f"{name} is one of {', '.join(map(str, known))}, not {value!r:.60}")
@@ -105,18 +118,17 @@ class NestRequest:
         size = np.dtype(self.computation.output.dtype).itemsize
         return max(self.machine.levels[0].line // size, 1)
 
-    def of(self, computation: Computation, stage: Stage) -> Self:
-        """Return the same for one statement of a computation, with arrays as large as they are.
+    def of(self, computation: Computation, *stages: Stage) -> Self:
+        """Return the same for some statements of a computation, with arrays of their sizes.
 
         Small powers are products there.
         """
-        term = expand_powers(stage.term, computation.dtypes)
-        stage = stage if term is stage.term else replace(stage, term=term)
-        arrays = {stage.name, *(read.array for read in stage.reads)}
-        names = arrays | set(stage.params)
+        stages = tuple(_expand(stage, computation) for stage in stages)
+        arrays = {name for x in stages for name in (x.name, *(read.array for read in x.reads))}
+        names = arrays.union(*(stage.params for stage in stages))
         alone = bind_stages(
-            (stage,),
-            {letter: computation.sizes[letter] for letter in stage.letters},
+            stages,
+            {letter: computation.sizes[letter] for stage in stages for letter in stage.letters},
             {name: kind for name, kind in computation.dtypes.items() if name in names},
             {name: computation.array(name).shape for name in arrays},
         )
@@ -129,3 +141,9 @@ class NestRequest:
     def score(self, cost: Price) -> float:
         """Return what loops are compared by."""
         return score_price(cost, self.machine.costs.level_overlap)
+
+
+def _expand(stage: Stage, computation: Computation) -> Stage:
+    """Return a stage with products in place of small powers."""
+    term = expand_powers(stage.term, computation.dtypes)
+    return stage if term is stage.term else replace(stage, term=term)

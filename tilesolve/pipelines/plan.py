@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.nests.plan import NestPlan
+from tilesolve.pipelines.solve import solve_pipeline
 
 
 class PipelinePlan(NestPlan):
@@ -13,6 +14,7 @@ class PipelinePlan(NestPlan):
     """
 
     __slots__ = ()
+    _solve = staticmethod(solve_pipeline)
 
     def __repr__(self) -> str:
         computation: Computation = self.computation

@@ -1,0 +1,159 @@
+"""Solving for pipelines: which stages run together, in which tiles, and how each other one runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from tilesolve.constants.policy import PIPELINE_LAST_CACHES
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.nests.classify import is_written_once
+from tilesolve.nests.group_trees import Grouping
+from tilesolve.nests.planning import solve_nest, solve_statement
+from tilesolve.nests.regions import find_regions
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.solutions import FusedSolution, NestSolution, SolvedNest
+from tilesolve.pipelines.grouping import Graph, Names, best_cuts, split
+from tilesolve.pipelines.simplify import simplify
+from tilesolve.pipelines.tiling import fits, list_groupings
+from tilesolve.system.first_use import tell_of_planning
+
+
+def solve_pipeline(request: NestRequest) -> SolvedNest:
+    """Decide how the stages of a computation run: in groups that share tiles, or by themselves.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.machine.model import Machine
+    >>> text = "b[y,x] = I[y,x] + I[y,x+1]" + chr(10) + "o[u,v] = b[u,v] + b[u+1,v] + b[u+2,v]"
+    >>> sizes = {"y": 1026, "x": 1024, "u": 1024, "v": 1024}
+    >>> found = bind_stages(parse_stages(text), sizes, "float32")
+    >>> (solution,) = solve_pipeline(NestRequest(found, Machine.load("i7-6700k"))).solutions
+    >>> solution.placed["b"].ring[1].name
+    'u_2'
+    """
+    if request.fusion == "root" or len(request.computation.stages) == 1:
+        return solve_nest(request)
+    whole = request.computation
+    found: list[NestSolution] = []
+    with tell_of_planning():
+        for run in _list_runs(whole.stages):
+            part = request.of(whole, *run)
+            found += (
+                _solve_run(part, _pinned(whole, run)) if len(run) > 1 else solve_statement(part)
+            )
+    return SolvedNest(request, tuple(found))
+
+
+def _solve_run(request: NestRequest, pinned: frozenset[str]) -> Iterator[NestSolution]:
+    """Yield what computes stages with arrays of their own, some of which others need."""
+    alone, everything = Graph.of(request, pinned).alone, request.fusion == "inline"
+    simple = simplify(request.computation, alone, pinned, everything=everything)
+    yield from _Solver(Graph.of(replace(request, computation=simple), pinned)).solve()
+
+
+def _list_runs(stages: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
+    """Yield stages that follow one another; those that compute parts of an array by themselves.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> parts = "a[i] = x[i], b[i] = a[i], o[i] = b[i], o[i] = o[i] + a[i]".replace(", ", chr(10))
+    >>> [len(run) for run in _list_runs(parse_stages(parts))]
+    [2, 1, 1]
+    """
+    times = Counter(stage.name for stage in stages)
+    for several, found in groupby(stages, lambda one: times[one.name] > 1):
+        yield from ((one,) for one in found) if several else (tuple(found),)
+
+
+def _pinned(computation: Computation, run: Sequence[Stage]) -> frozenset[str]:
+    """Return the stages of a run that others read, or that are results."""
+    others = [one for one in computation.stages if one not in run]
+    needed = {read.array for one in others for read in one.reads}.union(computation.outputs)
+    return needed.intersection(one.name for one in run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Solver:
+    """Finds groups, and keeps what was found for each."""
+
+    graph: Graph
+    known: dict[Names, tuple[NestSolution, ...]] = field(default_factory=dict)
+
+    def solve(self) -> Iterator[NestSolution]:
+        """Yield what computes all stages."""
+        names = tuple(self.graph.stages)
+        if self.graph.request.division == "best":
+            groups = best_cuts(self.graph, names, self.fits, self.price)
+        else:
+            groups = [one for names in self.graph.fuse(names) for one in self.divide(names)]
+        for group in self.graph.in_order(groups):
+            yield from self.of(group)
+
+    def divide(self, names: Names) -> list[Names]:
+        """Return a group, or several if the last cache would not hold what it keeps."""
+        if self.fits(names, PIPELINE_LAST_CACHES):
+            return [names]
+        return split(self.graph, names, self.fits, self.price)
+
+    def fits(self, names: Names, caches: float = 1.0) -> bool:
+        """Return whether so many last caches hold what a group keeps."""
+        request = self.graph.part(names)
+        return len(names) == 1 or fits(request, find_regions(request.computation), caches)
+
+    def price(self, names: Names) -> float:
+        """Return what a group costs."""
+        return sum(one.score for one in self.of(names))
+
+    def of(self, names: Names) -> tuple[NestSolution, ...]:
+        """Return what computes a group: together, or one after another if that is better."""
+        if names not in self.known:
+            self.known[names] = tuple(self._find(names))
+        return self.known[names]
+
+    def _find(self, names: Names) -> Iterable[NestSolution]:
+        if len(names) == 1:
+            return solve_statement(self.graph.part(names))
+        request = self.graph.part(names)
+        together = fuse_group(request)
+        if together is not None and (request.mode == "thesis" or request.fusion == "overlap"):
+            return (together,)
+        apart = [one for name in names for one in self.of((name,))]
+        if together is None or together.score > sum(one.score for one in apart):
+            return apart
+        return (together,)
+
+
+def fuse_group(request: NestRequest) -> FusedSolution | None:
+    """Return how stages run together at the least price; None if the root has no tiles."""
+    regions = find_regions(request.computation)
+    groupings = list_groupings(request, regions)
+    if not groupings:
+        return None
+    why = f"{len(regions.stages)} stages share tiles of {regions.root}"
+    found = [_fused(request, one, why) for one in groupings]
+    best = min(found, key=lambda one: one.score)
+    if _streams(request):
+        grouping = groupings[found.index(best)]
+        past = FusedSolution.of(request, grouping, why, streamed=True)
+        best = min(best, past, key=lambda one: one.score)
+    return best
+
+
+def _fused(request: NestRequest, grouping: Grouping, why: str) -> FusedSolution:
+    return FusedSolution.of(request, grouping, why, streamed=False)
+
+
+def _streams(request: NestRequest) -> bool:
+    """Return whether the root may go past the caches: the last one does not hold what it reads."""
+    computation = request.computation
+    names = (*computation.inputs, computation.output.name)
+    size = sum(computation.array(name).bytes for name in names)
+    last = request.machine.last_cache_bytes
+    return is_written_once(computation.stages[-1]) and size > last
