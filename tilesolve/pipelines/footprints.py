@@ -13,7 +13,7 @@ import numpy as np
 from tilesolve.constants.policy import PIPELINE_ROWS, PIPELINE_TILED_EXTENT
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.model.access import Size
-from tilesolve.nests.arithmetic import lanes_of, slot_seconds
+from tilesolve.nests.arithmetic import count_operations, points_of_vector, slot_seconds
 from tilesolve.nests.group_trees import Level
 from tilesolve.nests.references import find_references
 from tilesolve.nests.regions import Regions
@@ -123,9 +123,9 @@ class GroupTiles:
         for stage in request.computation.stages:
             spans = self.regions.spans[stage.name]
             *rows, last = [one.size(sides) for one in spans.values()] or [1.0]
-            dtype = request.computation.dtypes[stage.name]
-            lanes = lanes_of(dtype, machine)
-            vector = self._work(stage) / 2 * slot_seconds(dtype, machine, threads)
+            dtypes = request.computation.dtypes
+            lanes = points_of_vector(stage, dtypes, machine)
+            vector = self._work(stage) / 2 * slot_seconds(stage, dtypes, machine, threads)
             vectors = (last + lanes / 2) * (1 / lanes)
             around: Size = 1.0
             for row in rows:
@@ -136,7 +136,7 @@ class GroupTiles:
 
     def _work(self, stage: Stage) -> float:
         sizes = self.request.computation.sizes
-        return max(stage.term.work, 1) * prod(sizes[x] for x in stage.summed)
+        return max(count_operations(stage.term), 1) * prod(sizes[x] for x in stage.summed)
 
     def _loads(self, stage: Stage, sides: Mapping[str, Size]) -> Size:
         """Return the bytes of arrays from outside that a stage reads for a tile."""

@@ -64,7 +64,7 @@ def simplify(
         letters = producer.output_letters()
         try:
             put = {one.name: _inlined(one, producer.name, letters, term) for one in readers}
-        except SpecError:  # a position that no quotient of sums is
+        except SpecError:  # a position that no quotient of sums is, or a sum of what stays the same
             continue
         if all(len(one.term.all) <= MOST_PARTS for one in put.values()):
             stages.update(put)
@@ -113,7 +113,11 @@ def _inlined(stage: Stage, name: str, letters: list[str], term: Term) -> Stage:
             return _moved(term, dict(zip(letters, part.plain, strict=True)))
         return part.rebuilt([put(one) for one in part.parts]) if part.parts else part
 
-    return replace(stage, term=put(stage.term))
+    found = put(stage.term)
+    for one in found.all:
+        if isinstance(one, Reduce) and not set(one.over) <= set(one.term.letters):
+            raise SpecError(f"{one} runs over letters that its term has no more")
+    return replace(stage, term=found)
 
 
 def _moved(term: Term, places: Mapping[str, Affine]) -> Term:

@@ -68,8 +68,9 @@ def _list_runs(stages: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
     [2, 1, 1]
     """
     times = Counter(stage.name for stage in stages)
-    for several, found in groupby(stages, lambda one: times[one.name] > 1):
-        yield from ((one,) for one in found) if several else (tuple(found),)
+    for several, group in groupby(stages, lambda one: times[one.name] > 1):
+        run = tuple(group)
+        yield from ((one,) for one in run) if several else (run,)
 
 
 def _pinned(computation: Computation, run: Sequence[Stage]) -> frozenset[str]:
