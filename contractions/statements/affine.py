@@ -111,7 +111,9 @@ class Affine:
     def __mul__(self, factor: int) -> Affine:
         if not isinstance(factor, int):
             return NotImplemented
-        if self.divisor > 1 and factor != 1:
+        if factor == 1:
+            return self
+        if self.divisor > 1:
             raise SpecError(f"{factor} * ({self}) multiplies a quotient: no position is made of it")
         return Affine.of([(factor * c, x) for c, x in self.terms], factor * self.offset)
 

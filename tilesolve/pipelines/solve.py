@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from tilesolve.constants.policy import PIPELINE_LAST_CACHES
+from tilesolve.constants.policy import PIPELINE_APART_GAIN, PIPELINE_LAST_CACHES
 from tilesolve.nests.classify import is_written_once
 from tilesolve.nests.group_trees import Grouping
 from tilesolve.nests.planning import solve_nest, solve_statement
@@ -31,7 +31,7 @@ def solve_pipeline(request: NestRequest) -> SolvedNest:
     >>> found = bind_stages(parse_stages(text), sizes, "float32")
     >>> (solution,) = solve_pipeline(NestRequest(found, Machine.load("i7-6700k"))).solutions
     >>> solution.placed["b"].ring[1].name
-    'u_2'
+    'u_4'
     """
     if request.fusion == "root" or len(request.computation.stages) == 1:
         return solve_nest(request)
@@ -89,7 +89,9 @@ class _Solver:
         if together is not None and (request.mode == "thesis" or request.fusion == "overlap"):
             return (together,)
         apart = [one for name in names for one in self.of((name,))]
-        if together is None or together.score > sum(one.score for one in apart):
+        if together is None:
+            return apart
+        if together.score > PIPELINE_APART_GAIN * sum(one.score for one in apart):
             return apart
         return (together,)
 
