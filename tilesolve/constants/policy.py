@@ -258,6 +258,12 @@ NEST_ORDER_PAIRS = 24**2
 NEST_REGION_POINTS = 64
 """Points of a grid, along all letters of a region together, that tell what share it is."""
 
+KEPT_REGIONS = 64
+"""Computations whose regions are remembered: each choice of their loops asks for the same ones."""
+
+PIPELINE_TERM_PARTS = 512
+"""How many parts a term may have that others are put into."""
+
 PIPELINE_TILED_EXTENT = 32
 """Extent of a letter up to which stages that run together get no tiles of it."""
 
