@@ -271,8 +271,8 @@ PIPELINE_ROWS = (2, 4)
 """Rows of a stage that may be written out around each vector where stages run together."""
 
 PIPELINE_APART_GAIN = 1.25
-"""How many times less than together stages have to cost one by one to run so: prices are not more
-exact."""
+"""How many times what they cost one by one stages may cost together and run so: prices are no more
+exact than that."""
 
 PIPELINE_LOAD_WEIGHTS = ((32 * 1024, 1), (256 * 1024, 10), (None, 25))
 """In the thesis's mode, what a load costs of what takes so many bytes; without a number, of what

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from tilesolve.constants.policy import PIPELINE_APART_GAIN, PIPELINE_LAST_CACHES
+from tilesolve.constants.policy import PIPELINE_LAST_CACHES
 from tilesolve.nests.classify import is_written_once
 from tilesolve.nests.group_trees import Grouping
 from tilesolve.nests.planning import solve_nest, solve_statement
 from tilesolve.nests.regions import find_regions
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.solutions import FusedSolution, NestSolution, SolvedNest
-from tilesolve.pipelines.grouping import Graph, Names, best_cuts, split
+from tilesolve.pipelines.grouping import Graph, Names, best_cuts, pays, split
 from tilesolve.pipelines.simplify import simplify
 from tilesolve.pipelines.tiling import fits, list_groupings
 from tilesolve.system.first_use import tell_of_planning
@@ -89,9 +89,7 @@ class _Solver:
         if together is not None and (request.mode == "thesis" or request.fusion == "overlap"):
             return (together,)
         apart = [one for name in names for one in self.of((name,))]
-        if together is None:
-            return apart
-        if together.score > PIPELINE_APART_GAIN * sum(one.score for one in apart):
+        if together is None or not pays(together.score, sum(one.score for one in apart)):
             return apart
         return (together,)
 
