@@ -57,14 +57,14 @@ def thesis_cost(group: GroupTiles, tiles: Mapping[str, int], *, innermost: str =
     found = 0.0
     for stage in regions.stages:
         spans = regions.spans[stage].values()
-        points = prod(float(one.size(sides)) for one in spans) * count  # type: ignore[arg-type]
+        points = prod(float(one.size(sides)) for one in spans) * count
         if stage != regions.root:
             found += points - regions.points(stage, {})
         for source, loads in _loads(group, stage, sides, innermost or group.column).items():
             if stage == regions.root and source in regions.spans:
                 continue
             if source in regions.spans:
-                held = float(group.kept_bytes(source, group.kept[source], sides))  # type: ignore[arg-type]
+                held = float(group.kept_bytes(source, group.kept[source], sides))
             else:
                 held = float(group.request.computation.array(source).bytes)
             found += load_weight(held, machine) * loads * count
@@ -100,10 +100,10 @@ def _loads(
     for access in find_references(computation, one):
         if access.mode == "write" or access.gathered:
             continue
-        *rows, last = map(float, access.reaches(box) or [1.0])  # type: ignore[arg-type]
+        *rows, last = map(float, access.reaches(box) or [1.0])
         runs = prod(rows)
         if innermost != group.column:
-            own = float(prod(float(box[x]) for x in access.contiguous))  # type: ignore[arg-type]
+            own = float(prod(float(box[x]) for x in access.contiguous))
             runs *= (1 + last - own) * own
         found[access.array] = found.get(access.array, 0.0) + runs
     return found
@@ -130,7 +130,7 @@ def _fits(group: GroupTiles, tiles: Mapping[str, int]) -> bool:
     """Return whether buffers that are no rings fit the second cache."""
     cache = group.request.machine.second_cache or group.request.machine.first_cache
     room = sum(
-        float(group.kept_bytes(stage, kind, tiles))  # type: ignore[arg-type]
+        float(group.kept_bytes(stage, kind, tiles))
         for stage, kind in group.kept.items()
         if kind != "ring"
     )

@@ -10,6 +10,7 @@ from tilesolve.constants.policy import (
     PIPELINE_LAST_CACHES,
     PIPELINE_ROWS,
 )
+from tilesolve.kernels.programs.program import Kind
 from tilesolve.model.access import Size
 from tilesolve.model.loop_tree import Loop
 from tilesolve.nests.group_trees import Grouping
@@ -85,7 +86,7 @@ def fits(request: NestRequest, regions: Regions, caches: float) -> bool:
     for slide in list_slides(regions) or (None,):
         group = GroupTiles(request, regions, slide, 1)
         least = {x: low for x, (low, _) in tile_bounds(group).items()}
-        if not group.tiled or float(group.room(least)) <= limit:  # type: ignore[arg-type]
+        if not group.tiled or float(group.room(least)) <= limit:
             return True
     return False
 
@@ -149,7 +150,7 @@ def whole_tiles(group: GroupTiles, relaxed: Mapping[str, float]) -> dict[str, in
 
 def make_grouping(group: GroupTiles, tiles: Mapping[str, int]) -> Grouping:
     """Return a grouping with tiles: strips that threads divide outermost, what slides innermost."""
-    kind = "threads" if group.request.threads > 1 else "serial"
+    kind: Kind = "threads" if group.request.threads > 1 else "serial"
     loops: list[Loop] = [over(group.strip, tiles[group.strip], kind)]
     for letter in group.tiled:
         if letter != group.strip and tiles[letter] < group.regions.extents[letter]:
