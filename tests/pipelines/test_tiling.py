@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.pipelines import blur, chain, harris, unsharp
+from tilesolve.constants.policy import PIPELINE_LAST_CACHES
 from tilesolve.machine.model import Machine
 from tilesolve.nests.regions import find_regions
 from tilesolve.nests.request import NestRequest
@@ -17,7 +18,7 @@ from tilesolve.pipelines.fusion import Order, place_stages
 from tilesolve.pipelines.simplify import simplify
 from tilesolve.pipelines.solve import solve_pipeline
 from tilesolve.pipelines.thesis import thesis_cost, thesis_tiles
-from tilesolve.pipelines.tiling import list_rooms, relax_tiles, tile_bounds, whole_tiles
+from tilesolve.pipelines.tiling import fits, list_rooms, relax_tiles, tile_bounds, whole_tiles
 
 MACHINE = Machine.load("i7-6700k")
 
@@ -122,3 +123,21 @@ def test_stages_are_divided_only_where_the_last_cache_is_too_small():
         fused = [one for one in solved.solutions if isinstance(one, FusedSolution)]
         assert (len(solved.solutions) == 1 and len(fused) == 1) == whole
         assert solved.solutions[-1].computation.output == computation.output
+
+
+@pytest.mark.parametrize("make", [lambda: chain(5, 90, 400), lambda: harris(120, 300)])
+@pytest.mark.parametrize("share", [0.25, 4.0])
+def test_cuts_by_dynamic_programming_cost_no_more_and_parts_fit(make, share):
+    """With a last cache that is too small for all, and one that is not."""
+    computation = simplify(make())
+    group = tiles_of(computation)
+    least = group.room({x: low for x, (low, _) in tile_bounds(group).items()})
+    machine = with_last_cache(int(least * share))
+    request = NestRequest(computation, machine)
+    split, best = (
+        solve_pipeline(replace(request, division=one)).solutions for one in ("split", "best")
+    )
+    assert sum(one.score for one in best) <= sum(one.score for one in split) * (1 + 1e-9)
+    for one in (*split, *best):
+        if isinstance(one, FusedSolution):
+            assert fits(one.request, find_regions(one.computation), PIPELINE_LAST_CACHES)
