@@ -10,7 +10,6 @@ from tilesolve.constants.policy import (
     PIPELINE_LAST_CACHES,
     PIPELINE_ROWS,
 )
-from tilesolve.kernels.programs.program import Kind
 from tilesolve.model.access import Size
 from tilesolve.model.loop_tree import Loop
 from tilesolve.nests.group_trees import Grouping
@@ -150,8 +149,8 @@ def whole_tiles(group: GroupTiles, relaxed: Mapping[str, float]) -> dict[str, in
 
 def make_grouping(group: GroupTiles, tiles: Mapping[str, int]) -> Grouping:
     """Return a grouping with tiles: strips that threads divide outermost, what slides innermost."""
-    kind: Kind = "threads" if group.request.threads > 1 else "serial"
-    loops: list[Loop] = [over(group.strip, tiles[group.strip], kind)]
+    shared, strip = group.request.threads > 1, tiles[group.strip]
+    loops: list[Loop] = [over(group.strip, strip, "threads" if shared else "serial")]
     for letter in group.tiled:
         if letter != group.strip and tiles[letter] < group.regions.extents[letter]:
             loops.append(over(letter, tiles[letter]))
