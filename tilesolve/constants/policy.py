@@ -276,14 +276,34 @@ NEST_ORDER_PAIRS = 24**2
 NEST_REGION_POINTS = 64
 """Points of a grid, along all letters of a region together, that tell what share it is."""
 
+KEPT_REGIONS = 64
+"""Computations whose regions are remembered: each choice of their loops asks for the same ones."""
+
+PIPELINE_TERM_PARTS = 512
+"""How many parts a term may have that others are put into."""
+
 PIPELINE_TILED_EXTENT = 32
 """Extent of a letter up to which stages that run together get no tiles of it."""
 
-PIPELINE_ROWS = 2
-"""Rows of a stage that are written out around each vector where stages run together."""
+PIPELINE_ROWS = (2, 4)
+"""Rows of a stage that may be written out around each vector where stages run together."""
 
-PIPELINE_CACHE_SHARES = (0.25, 0.5, 1.0)
-"""Shares of a cache that buffers of stages may take that run together: each is tried."""
+PIPELINE_APART_GAIN = 1.25
+"""How many times what they cost one by one stages may cost together and run so: prices are no more
+exact than that."""
+
+PIPELINE_LOAD_WEIGHTS = ((32 * 1024, 1), (256 * 1024, 10), (None, 25))
+"""In the thesis's mode, what a load costs of what takes so many bytes; without a number, of what
+the last cache holds."""
+
+PIPELINE_BALANCE = 40
+"""What it costs of all else."""
+
+PIPELINE_HALVINGS = 8
+"""In the thesis's mode, how many tiles of a letter are tried, each half of the one before."""
+
+PIPELINE_LEAST_COLUMNS = 128
+"""In the thesis's mode, columns that tiles have more than, where there are twice as many."""
 
 PIPELINE_LAST_CACHES = 2
 """How many times the last cache the buffers of stages may take that run together."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tilesolve.constants.policy import KEPT_REGIONS
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine, Box
 from tilesolve.contractions.statements.computation import Computation
@@ -26,9 +27,6 @@ from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read, Reduce, Term
 from tilesolve.model.access import Size
 from tilesolve.nests.subscript_ends import Ends, subscript_ends
-
-MOST_REGIONS = 64
-"""Computations whose regions are kept: each choice of their loops asks for the same ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +330,7 @@ class Regions:
         return _follow(use.spans[axis], spans, self.spans[use.producer][own].extent)
 
 
-@lru_cache(maxsize=MOST_REGIONS)
+@lru_cache(maxsize=KEPT_REGIONS)
 def find_regions(computation: Computation, root: str | None = None) -> Regions:
     """Return what boxes of a root need of the stages that lead to it.
 

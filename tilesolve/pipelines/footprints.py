@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.constants.policy import PIPELINE_ROWS, PIPELINE_TILED_EXTENT
+from tilesolve.constants.policy import PIPELINE_TILED_EXTENT
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.model.access import Size
 from tilesolve.nests.arithmetic import count_operations, points_of_vector, slot_seconds
@@ -40,7 +40,7 @@ class GroupTiles:
     request: NestRequest
     regions: Regions
     slide: str | None
-    rows: int = PIPELINE_ROWS
+    rows: int = 1
 
     @cached_property
     def tiled(self) -> tuple[str, ...]:

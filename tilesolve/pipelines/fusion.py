@@ -51,7 +51,7 @@ def find_overlaps(regions: Regions, stage: str) -> Iterator[Overlap]:
             continue
         for span in use.spans:
             own = regions.spans[use.consumer]
-            letter = own[span.letter].letter if span.letter in own else None
+            letter = own[span.letter].letter if span.letter and span.letter in own else None
             if span.overlap and span.extent > 1:
                 yield Overlap(letter, span.overlap, span.extent)
 

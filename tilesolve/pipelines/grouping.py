@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilesolve.constants.policy import NEST_CONTRACTION_FLOPS
+from tilesolve.constants.policy import NEST_CONTRACTION_FLOPS, PIPELINE_APART_GAIN
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.stage import Stage
@@ -32,6 +32,19 @@ def is_alone(computation: Computation, stage: Stage) -> bool:
         return True
     contraction, _ = find_contraction(stage, computation.dtypes)
     return contraction is not None and contraction.flops(computation) >= NEST_CONTRACTION_FLOPS
+
+
+def pays(together: float, apart: float) -> bool:
+    """Return whether stages run together, by what that costs and what they cost one by one.
+
+    Prices are not exact: where they tell little apart, less memory is touched together.
+
+    Examples
+    --------
+    >>> pays(1.1, 1.0), pays(2.0, 1.0)
+    (True, False)
+    """
+    return together <= PIPELINE_APART_GAIN * apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tilesolve.constants.policy import PIPELINE_TERM_PARTS
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Cast, Position, Read, Reduce, Term
 from tilesolve.nests.regions import find_uses, slides
-
-MOST_PARTS = 512
-"""How many parts a term may have that others are put into."""
 
 
 def simplify(
@@ -66,7 +64,7 @@ def simplify(
             put = {one.name: _inlined(one, producer.name, letters, term) for one in readers}
         except SpecError:  # a position that no quotient of sums is, or a sum of what stays the same
             continue
-        if all(len(one.term.all) <= MOST_PARTS for one in put.values()):
+        if all(len(one.term.all) <= PIPELINE_TERM_PARTS for one in put.values()):
             stages.update(put)
             del stages[producer.name]
     if len(stages) == len(computation.stages):

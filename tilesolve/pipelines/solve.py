@@ -16,7 +16,7 @@ from tilesolve.nests.planning import solve_nest, solve_statement
 from tilesolve.nests.regions import find_regions
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.solutions import FusedSolution, NestSolution, SolvedNest
-from tilesolve.pipelines.grouping import Graph, Names, best_cuts, split
+from tilesolve.pipelines.grouping import Graph, Names, best_cuts, pays, split
 from tilesolve.pipelines.simplify import simplify
 from tilesolve.pipelines.tiling import fits, list_groupings
 from tilesolve.system.first_use import tell_of_planning
@@ -35,7 +35,7 @@ def solve_pipeline(request: NestRequest) -> SolvedNest:
     >>> found = bind_stages(parse_stages(text), sizes, "float32")
     >>> (solution,) = solve_pipeline(NestRequest(found, Machine.load("i7-6700k"))).solutions
     >>> solution.placed["b"].ring[1].name
-    'u_2'
+    'u_4'
     """
     if request.fusion == "root" or len(request.computation.stages) == 1:
         return solve_nest(request)
@@ -126,7 +126,7 @@ class _Solver:
         if together is not None and (request.mode == "thesis" or request.fusion == "overlap"):
             return (together,)
         apart = [one for name in names for one in self.of((name,))]
-        if together is None or together.score > sum(one.score for one in apart):
+        if together is None or not pays(together.score, sum(one.score for one in apart)):
             return apart
         return (together,)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from math import ceil
 
 from tilesolve.constants.policy import (
-    PIPELINE_CACHE_SHARES,
     PIPELINE_LAST_CACHES,
     PIPELINE_ROWS,
 )
@@ -17,6 +17,7 @@ from tilesolve.nests.regions import Regions
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.shapes import over
 from tilesolve.pipelines.footprints import GroupTiles, list_slides
+from tilesolve.pipelines.thesis import thesis_tiles
 from tilesolve.solver.interior import find_least
 from tilesolve.solver.posynomial import Posynomials
 from tilesolve.solver.signomials import Signomial
@@ -30,19 +31,23 @@ def list_groupings(request: NestRequest, regions: Regions) -> list[Grouping]:
     slides: tuple[str | None, ...] = list_slides(regions)
     if request.fusion == "overlap" or not slides:
         slides = (None,)
+    thesis = request.mode == "thesis"
     found: list[Grouping] = []
-    for slide in slides:
-        rows = PIPELINE_ROWS if request.mode == "default" else 1
-        if slide is not None:
-            rows = min(rows, regions.extents[slide])
-        group = GroupTiles(request, regions, slide, rows)
+    for slide, rows in product(slides, (1,) if thesis else PIPELINE_ROWS):
+        most = rows if slide is None else min(rows, regions.extents[slide])
+        group = GroupTiles(request, regions, slide, most)
         if not group.tiled:
             continue
-        for tiles in find_tiles(group):
+        for tiles in _thesis_tiles(group) if thesis else find_tiles(group):
             one = make_grouping(group, tiles)
             if one not in found:
                 found.append(one)
     return found
+
+
+def _thesis_tiles(group: GroupTiles) -> list[dict[str, int]]:
+    found = thesis_tiles(group)
+    return [] if found is None else [found]
 
 
 def find_tiles(group: GroupTiles) -> Iterator[dict[str, int]]:
@@ -64,9 +69,8 @@ def list_rooms(request: NestRequest) -> list[float]:
     """
     machine, threads = request.machine, request.threads
     found = [
-        (one.capacity or 0) / min(threads, one.shared_by) * share
+        (one.capacity or 0) / min(threads, one.shared_by)
         for one in machine.caches[1:-1] or machine.caches[:-1]
-        for share in PIPELINE_CACHE_SHARES
     ]
     last = machine.last_cache_bytes / threads
     return [*found, last, PIPELINE_LAST_CACHES * last]
@@ -81,7 +85,7 @@ def fits(request: NestRequest, regions: Regions, caches: float) -> bool:
     for slide in list_slides(regions) or (None,):
         group = GroupTiles(request, regions, slide, 1)
         least = {x: low for x, (low, _) in tile_bounds(group).items()}
-        if not group.tiled or float(group.room(least)) <= limit:  # type: ignore[arg-type]
+        if not group.tiled or float(group.room(least)) <= limit:
             return True
     return False
 
@@ -145,8 +149,8 @@ def whole_tiles(group: GroupTiles, relaxed: Mapping[str, float]) -> dict[str, in
 
 def make_grouping(group: GroupTiles, tiles: Mapping[str, int]) -> Grouping:
     """Return a grouping with tiles: strips that threads divide outermost, what slides innermost."""
-    kind = "threads" if group.request.threads > 1 else "serial"
-    loops: list[Loop] = [over(group.strip, tiles[group.strip], kind)]
+    shared, strip = group.request.threads > 1, tiles[group.strip]
+    loops: list[Loop] = [over(group.strip, strip, "threads" if shared else "serial")]
     for letter in group.tiled:
         if letter != group.strip and tiles[letter] < group.regions.extents[letter]:
             loops.append(over(letter, tiles[letter]))
