@@ -120,11 +120,9 @@ class Problem:
             raise SpecError(f"{self.pairing} is of two operands without padding")
         if self.pairing and self.dtype not in PAIRED_DTYPES:
             raise DtypeError(f"{self.pairing} is computed in {', '.join(PAIRED_DTYPES)}")
-        if self.padding:
-            checked = check_padding(self.spec, dict(self.extents), self.padding)
-            object.__setattr__(self, "padding", checked)
-        if self.constant:
-            object.__setattr__(self, "constant", _check_constant(self.spec, self.constant))
+        padding = check_padding(self.spec, dict(self.extents), self.padding) if self.padding else ()
+        object.__setattr__(self, "padding", padding)
+        object.__setattr__(self, "constant", _check_constant(self.spec, self.constant))
         object.__setattr__(self, "shapes", _find_shapes(self))
         object.__setattr__(self, "_hash", hash(self._given))
 

@@ -226,7 +226,7 @@ def _find_outputs(stages: Sequence[Stage], wanted: Sequence[str]) -> tuple[str, 
         later = [one for one in stages[at + 1 :] if one.name != stage.name]
         if not any(read.array == stage.name for one in later for read in one.reads):
             unread[stage.name] = stage
-    made = {stage.name for stage in stages}
+    made = dict.fromkeys(stage.name for stage in stages)
     for name in wanted:
         if name not in made:
             raise SpecError(f"{name!r} is no output: the statements compute {', '.join(made)}")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from warnings_told import forget_what_was_told
 
 from tilesolve import Machine, Problem
 from tilesolve.calibration import microkernels as calibration
@@ -21,7 +22,6 @@ from tilesolve.machine.microkernel import default_microkernel
 from tilesolve.machine.places import machine_file
 from tilesolve.planning.register_tile import choose_register_tile
 from tilesolve.show.doctor import diagnose
-from tilesolve.system import files
 
 FAMILY = Family("float32", 128, 8, 4)
 HERTZ, PRODUCT, CALL = 1e9, 0.5, 20.0
@@ -102,7 +102,7 @@ def detected(*tiles, source="measured", dtype="float32"):
 
 def loaded(machine):
     """A machine as it comes from its file, and the warnings about that."""
-    files._warned.clear()
+    forget_what_was_told()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = [Machine.from_toml(machine.to_toml(), origin="mine.toml") for _ in range(2)]
@@ -168,7 +168,7 @@ def test_what_was_refused_is_said(monkeypatch):
         (None, before, "float32: all register tiles seemed faster than the arithmetic peak"),
         (some, some, rf"float32: register tiles \({v}x{c}\) seemed faster .* no plan takes them"),
     ):
-        files._warned.clear()
+        forget_what_was_told()
         monkeypatch.setattr(calibration, "measure", lambda *_, found=found: found)
         with pytest.warns(TilesolveWarning, match=message):
             assert measure_catalogues(machine, ["float32"]).catalogues == (kept,)

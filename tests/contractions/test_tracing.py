@@ -126,7 +126,7 @@ def catches(x):
         lambda x: x * (np.random.random() > 0.5),
         lambda x: print(x),
         lambda x: math.log1p(x),
-        lambda x: np.sin(x),
+        lambda x: np.sinh(x),
         lambda x: x.nothing,
         lambda x: (x, x),
         lambda x: 1j * x,

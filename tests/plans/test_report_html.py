@@ -12,7 +12,7 @@ def test_notebooks_show_the_report_as_tables():
     text = plan._repr_html_()
     words = [html.unescape(word) for word in re.sub("<[^<>]*>", " ", text).split()]
     assert words == str(plan).split()
-    assert text.count("<table>") == 3
+    assert text.count("<table>") == 4
     assert text.count("<pre>") == 1
     for head in ("tile", "around it", "level", "together", "held by"):
         assert f"<th>{head}</th>" in text

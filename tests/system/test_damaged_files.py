@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import given
 from hypothesis import strategies as st
+from warnings_told import forget_what_was_told
 
 import tilesolve
 from tilesolve.contractions.errors import PlanError
@@ -94,7 +95,7 @@ def test_machine_files(data):
     here, whole = measured()
     damaged = data.draw(damages(whole))
     files.write_atomically(machine_file(), damaged)
-    files._warned.clear()
+    forget_what_was_told()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = Machine.load()

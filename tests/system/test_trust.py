@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import pytest
+from warnings_told import forget_what_was_told
 
 from tilesolve import Machine, plan
 from tilesolve.contractions.errors import (
@@ -242,7 +243,7 @@ def test_a_changed_machine_file_is_used_with_a_warning():
     assert was_changed(changed)
     for given in (None, str(path)):
         path.write_text(changed)
-        trust.warn_once.__globals__["_warned"].clear()
+        forget_what_was_told()
         with pytest.warns(TilesolveWarning, match=rf"{path} was changed .*remove its line"):
             assert Machine.load(given).frequency == 4.1e9
     path.write_text("".join(changed.splitlines(keepends=True)[1:]))

@@ -78,6 +78,7 @@ def find_least(
 
     Examples
     --------
+    >>> from tilesolve.solver.signomials import Signomial
     >>> x, y = Signomial.symbol("x"), Signomial.symbol("y")
     >>> sides = {"x": (1.0, 9.0), "y": (1.0, 9.0)}
     >>> times = {"rows": 8 / x, "columns": 8 / y}
