@@ -222,7 +222,7 @@ def _across_sum(
     (row, column, across), lanes = letters, _lanes(request)
     loops = [*around, *_blocks(column, tiles[column], NEST_HELD_VECTORS if row else NEST_HELD_ROWS)]
     held = [over(x) for x in sums if x != across]
-    if tiles[across] > lanes > 1:
+    if tiles[across] > lanes > 1 and (row is not None or tiles[column] > 1):
         held.append(over(across, lanes))
     if row is not None:
         loops += _blocks(row, tiles[row], NEST_HELD_ROWS)
