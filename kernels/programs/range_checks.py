@@ -39,12 +39,13 @@ def updates_rows(stage: Stage, letter: str) -> bool:
     >>> updates_rows(stage, "k"), updates_rows(stage, "i")
     (True, False)
     """
-    *others, last = stage.target.subscripts or (None,)
+    subscripts = stage.target.subscripts
+    last = subscripts[-1] if subscripts else None
     if any(read.array == stage.name for read in stage.term.reads):
         return False
     if stage.update is None or not isinstance(last, Affine) or last.plain != letter:
         return False
-    return not any(letter in one.letters for one in others if one is not None)
+    return not any(letter in one.letters for one in subscripts[:-1])
 
 
 def range_checks(stages: Sequence[Stage]) -> tuple[RangeCheck, ...]:

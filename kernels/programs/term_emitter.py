@@ -82,7 +82,9 @@ class TermEmitter(TermValues):
             transposed = load_transposed(self.emitter, target, plain, self.scope)
             if transposed is not None:
                 return to_bits(self.emitter.builder, transposed, target.dtype)
-        places = self.checked_places(read) if plain is None else plain
+        places: Sequence[Affine | ir.Value] = plain or ()
+        if plain is None:
+            places = self.checked_places(read)
         return load_affine(self.emitter.builder, target, places, self.scope)
 
     def checked_places(self, read: Read) -> list[Affine | ir.Value]:
