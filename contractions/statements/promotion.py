@@ -47,8 +47,10 @@ def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
     return found
 
 
-def widest_bytes(stage: Stage, dtypes: Mapping[str, str]) -> int:
+def widest_bytes(stage: Stage, dtypes: Mapping[str, str], letter: str = "") -> int:
     """Return the bytes of the widest number that a stage takes: a vector has as many of these.
+
+    Of vectors along a letter, numbers that are the same for all points are left out.
 
     Examples
     --------
@@ -57,7 +59,8 @@ def widest_bytes(stage: Stage, dtypes: Mapping[str, str]) -> int:
     >>> widest_bytes(stage, {"o": "uint8", "A": "float32"})
     4
     """
-    kinds = [one.kind(dtypes) for one in stage.term.all if not isinstance(one, Number | Position)]
+    along = [one for one in stage.term.all if letter in one.letters] or stage.term.all
+    kinds = [one.kind(dtypes) for one in along if not isinstance(one, Number | Position)]
     named = [dtypes[stage.name], *(kind for kind in kinds if isinstance(kind, str))]
     return max(np.dtype(kind).itemsize for kind in named)
 

@@ -14,7 +14,7 @@ from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.arithmetic import BIT, BYTE, memory_type
 from tilesolve.kernels.ir.division import divide_down
 from tilesolve.kernels.ir.vectors import INT64, constant
-from tilesolve.kernels.programs.scope import Place, Scope, emit_position
+from tilesolve.kernels.programs.scope import Place, Scope, emit_places, emit_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +133,20 @@ def to_bytes(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Value:
 
 
 def load_affine(
-    builder: ir.IRBuilder, target: Target, subscripts: Sequence[Affine], scope: Scope
+    builder: ir.IRBuilder, target: Target, subscripts: Sequence[Affine | ir.Value], scope: Scope
 ) -> ir.Value:
-    """Load what a read has at a point, or at the lanes of a vector."""
-    places = [emit_position(builder, one, scope) for one in subscripts]
+    """Load what a read has at a point, or at the lanes of a vector.
+
+    Subscripts that were computed are values: of the point, or of each lane.
+    """
     lanes = scope.lanes
-    if lanes is None or not any(one.factor(lanes.letter) for one in subscripts):
+    if lanes is None or not any(_differs(one, lanes.letter) for one in subscripts):
+        places = emit_places(builder, subscripts, scope)
         found = load_number(builder, target, places, scope.active)
         return to_bits(builder, found, target.dtype)
     kind = ir.VectorType(memory_type(target.dtype), lanes.count)
     along, found = _find_along(target, subscripts, lanes.letter), None
+    places = [] if along is None else emit_places(builder, subscripts, scope)
     if along is not None and along.divisor == 1:
         found = _load_near(builder, target, places, along.factor(lanes.letter), scope)
     elif along is not None:
@@ -153,13 +157,23 @@ def load_affine(
     return to_bits(builder, found, target.dtype)
 
 
-def _find_along(target: Target, subscripts: Sequence[Affine], letter: str) -> Affine | None:
+def _differs(subscript: Affine | ir.Value, letter: str) -> bool:
+    """Return whether lanes along a letter have different positions."""
+    if isinstance(subscript, Affine):
+        return subscript.factor(letter) != 0
+    return isinstance(subscript.type, ir.VectorType)
+
+
+def _find_along(
+    target: Target, subscripts: Sequence[Affine | ir.Value], letter: str
+) -> Affine | None:
     """Return the position along the unit axis where lanes differ in it alone, amid no ring."""
     if target.unit is None or (target.ring is not None and target.ring[0] == target.unit):
         return None
-    if any(one.factor(letter) for axis, one in enumerate(subscripts) if axis != target.unit):
+    if any(_differs(one, letter) for axis, one in enumerate(subscripts) if axis != target.unit):
         return None
-    return subscripts[target.unit]
+    along = subscripts[target.unit]
+    return along if isinstance(along, Affine) else None
 
 
 def _load_near(
@@ -343,16 +357,16 @@ def store_number(
 def store_affine(
     builder: ir.IRBuilder,
     target: Target,
-    subscripts: Sequence[Affine],
+    subscripts: Sequence[Affine | ir.Value],
     value: ir.Value,
     scope: Scope,
     *,
     non_temporal: bool = False,
 ) -> None:
     """Store a number, or the lanes of a vector, where letters stand."""
-    places = [emit_position(builder, one, scope) for one in subscripts]
     lanes = scope.lanes
     if lanes is None or not isinstance(value.type, ir.VectorType):
+        places = emit_places(builder, subscripts, scope)
         store_number(builder, target, places, value, scope.active)
         return
     value = to_bytes(builder, value, target.dtype)
@@ -361,7 +375,7 @@ def store_affine(
         pointers = lane_pointers(builder, target, subscripts, scope)
         masking.scatter(builder, value, pointers, full_mask(scope))
         return
-    where = emit_pointer(builder, target, places)
+    where = emit_pointer(builder, target, emit_places(builder, subscripts, scope))
     if lanes.mask is not None:
         masking.store_masked(builder, value, where, lanes.mask)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from llvmlite import ir
 
@@ -15,22 +17,21 @@ from tilesolve.kernels.ir.vectors import constant
 from tilesolve.kernels.programs.accesses import (
     full_mask,
     load_affine,
-    load_number,
     store_affine,
     store_number,
-    to_bits,
 )
 from tilesolve.kernels.programs.emitter import Emitter
-from tilesolve.kernels.programs.scope import Place, Scope, both, emit_places, emit_position
+from tilesolve.kernels.programs.scope import Place, Scope, both, emit_position
 from tilesolve.kernels.programs.skeleton import Skeleton
 from tilesolve.kernels.programs.term_emitter import TermEmitter
 from tilesolve.packing.sizes import LINE_BYTES
 
 
-def vector_lanes(skeleton: Skeleton, stages: list[int], bits: int) -> int:
+def vector_lanes(skeleton: Skeleton, stages: list[int], bits: int, letter: str = "") -> int:
     """Return how many points a vector loop computes at once.
 
-    As many as numbers of the widest dtype that the stages take fit a vector; or as many as fill a
+    As many as numbers of the widest dtype that the stages take fit a vector, those left out that
+    are the same for all points along a letter; or as many as fill a
     line of an array that is written past the caches, if those are more.
 
     Examples
@@ -47,7 +48,7 @@ def vector_lanes(skeleton: Skeleton, stages: list[int], bits: int) -> int:
     widest, line = 1, 0
     for number in stages:
         stage = skeleton.stages[number]
-        widest = max(widest, widest_bytes(stage, dtypes))
+        widest = max(widest, widest_bytes(stage, dtypes, letter))
         if stage.name in skeleton.non_temporal:
             line = max(line, LINE_BYTES // np.dtype(dtypes[stage.name]).itemsize)
     return max(bits // (8 * widest), line)
@@ -139,13 +140,21 @@ def _update(emitter: Emitter, point: TermEmitter, dtype: str) -> None:
     assert stage.update is not None
     target = emitter.targets[stage.name]
     value = point.value(stage.term, dtype)
-    places = emit_places(builder, point.checked_places(stage.target), scope)
-    before = to_bits(builder, load_number(builder, target, places, scope.active), dtype)
+    value = value if scope.lanes is None else point.lanes_of(value)
+    places = point.checked_places(stage.target)
+    before = load_affine(builder, target, places, scope)
     found = EMITTERS[stage.update](builder, dtype, [before, value])
-    active = scope.active
+    inside: ir.Value | None = None
     for outside in point.outside:
-        active = both(builder, active, builder.not_(outside))
-    store_number(builder, target, places, found, active)
+        if isinstance(outside.type, ir.VectorType):
+            outside = vectors.reduce(builder, "or", outside)
+        inside = both(builder, inside, builder.not_(outside))
+    if scope.lanes is None or inside is None:
+        active = both(builder, scope.active, inside)
+        store_affine(builder, target, places, found, replace(scope, active=active))
+        return
+    with builder.if_then(inside):
+        store_affine(builder, target, places, found, scope)
 
 
 def emit_start(emitter: Emitter, number: int, scope: Scope) -> None:

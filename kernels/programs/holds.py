@@ -229,34 +229,74 @@ def held_place(emitter: Emitter, loop: Loop, scope: Scope, emit: Emit) -> bool:
 
 
 def _emit_summed(emitter: Emitter, loop: Loop, scope: Scope, emit: Emit) -> None:
-    """Emit a vector loop over a summed letter: each lane has a sum of its own."""
+    """Emit a vector loop over a summed letter: each lane has a sum of its own.
+
+    Where few sums are held, several vectors of a trip have their own, which do not wait for one
+    another.
+    """
     builder, lanes = emitter.builder, lanes_of(emitter, loop)
     loop = without_needless_bounds(loop, scope.ranges)
     low = emit_extreme(builder, loop.low, scope, ">").value(builder)
     high = emit_extreme(builder, loop.high, scope, "<").value(builder)
     values, keys = range_of(loop, scope.ranges), list(emitter.held)
 
-    def run(count: ir.Value, begin: ir.Value, high: Sequence[Affine]) -> None:
-        """Emit some vectors, with bounds of their lanes."""
+    def run(count: ir.Value, begin: ir.Value, high: Sequence[Affine], vectors_of_trip: int) -> None:
+        """Emit trips of some vectors, with bounds of their lanes."""
 
         def trip(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            emitter.held = dict(zip(keys, carried, strict=True))
-            place = Place(builder.add(begin, builder.mul(index, INT64(lanes))))
-            inner = replace(scope.at(loop.name, place, values), lanes=Lanes(loop.name, lanes))
-            inner = _all_lanes(builder, inner).enter_element(scope)
-            with emitter.inside():
-                emit(loop.body, _bounded_lanes(emitter, inner, ((), high)))
-            return list(emitter.held.values())
+            found: list[ir.Value] = []
+            moved = builder.mul(index, INT64(lanes * vectors_of_trip))
+            for number in range(vectors_of_trip):
+                emitter.held = dict(zip(keys, carried[len(found) :], strict=False))
+                place = Place(builder.add(begin, moved), number * lanes)
+                inner = replace(scope.at(loop.name, place, values), lanes=Lanes(loop.name, lanes))
+                inner = _all_lanes(builder, inner).enter_element(scope)
+                with emitter.inside():
+                    emit(loop.body, _bounded_lanes(emitter, inner, ((), high)))
+                found += emitter.held.values()
+            return found
 
-        found = vectors.emit_loop(builder, count, list(emitter.held.values()), trip)
-        emitter.held = dict(zip(keys, found, strict=True))
+        sums = _more_sums(emitter, vectors_of_trip)
+        found = vectors.emit_loop(builder, count, sums, trip)
+        emitter.held = dict(zip(keys, _join_sums(emitter, found, len(keys)), strict=True))
 
     length = vectors.extreme(builder, ">", builder.sub(high, low), INT64(0))
     count = builder.sdiv(length, INT64(lanes))
-    run(count, low, ())
+    several, begun = tuning.INDEPENDENT_SUMS // len(keys), INT64(0)
+    if several > 1 and count_trips(loop, scope.ranges).most >= several * lanes:
+        trips = builder.sdiv(count, INT64(several))
+        run(trips, low, (), several)
+        begun = builder.mul(trips, INT64(several))
+    run(builder.sub(count, begun), builder.add(low, builder.mul(begun, INT64(lanes))), (), 1)
     done = builder.mul(count, INT64(lanes))
     left = builder.zext(builder.icmp_signed("<", done, length), INT64)
-    run(left, builder.add(low, done), loop.high)
+    run(left, builder.add(low, done), loop.high, 1)
+
+
+def _more_sums(emitter: Emitter, count: int) -> list[ir.Value]:
+    """Return what is held, and as many sums again that have nothing, so that there are `count`."""
+    name, dtype = _operation(emitter)
+    held = list(emitter.held.values())
+    nothing = [constant(one.type, identity(name, dtype)) for one in held]
+    return held + nothing * (count - 1)
+
+
+def _join_sums(emitter: Emitter, sums: Sequence[ir.Value], held: int) -> list[ir.Value]:
+    """Return so many sums as are held, from several of each."""
+    name, dtype = _operation(emitter)
+    found = list(sums[:held])
+    for at in range(held, len(sums), held):
+        pairs = zip(found, sums[at : at + held], strict=True)
+        found = [EMITTERS[name](emitter.builder, dtype, pair) for pair in pairs]
+    return found
+
+
+def _operation(emitter: Emitter) -> tuple[str, str]:
+    """Return the operation of the reduction that is held, and the dtype."""
+    assert emitter.held_stage is not None
+    stage = emitter.stage(emitter.held_stage)
+    assert stage.reduction is not None
+    return stage.reduction.name, emitter.dtypes[stage.name]
 
 
 def _enter(emitter: Emitter, loop: Loop, scope: Scope, *, before: bool) -> Iterator[Scope]:

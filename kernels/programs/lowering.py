@@ -39,6 +39,7 @@ from tilesolve.kernels.programs.program import (
     Node,
     Start,
 )
+from tilesolve.kernels.programs.range_checks import updates_rows
 from tilesolve.kernels.programs.scope import (
     Place,
     Scope,
@@ -49,7 +50,12 @@ from tilesolve.kernels.programs.scope import (
     enter_trip,
     full_loop,
 )
-from tilesolve.kernels.programs.vector_loops import emit_vector_loop, lanes_of
+from tilesolve.kernels.programs.vector_loops import (
+    emit_vector_loop,
+    keep_positions,
+    lanes_of,
+    stages_of,
+)
 from tilesolve.packing.sizes import LINE_BYTES
 
 Body = Sequence[Node]
@@ -103,14 +109,14 @@ class Lowering:
             return
         loop = without_needless_bounds(loop, scope.ranges)
         match loop.kind:
-            case "vector" if not self._single(loop.body):
+            case "vector" if not self._single(loop):
                 self._vector(loop, scope)
             case "unrolled" if self.written_out:
                 self._unrolled(loop, scope)
             case "threads":
                 self._trips(loop, scope, self.share)
             case _:
-                self._trips(loop, scope, None)
+                self._serial(loop, scope)
 
     def _vector(self, loop: Loop, scope: Scope) -> None:
         """Emit a vector loop, in pieces if an interrupt would wait for it."""
@@ -118,15 +124,24 @@ class Lowering:
         outer = self.depth < tuning.INTERRUPTED_LOOPS and self.emitter.held_stage is None
         if outer and count_trips(loop, scope.ranges).most > piece:
             self._trips(_in_pieces(loop, piece), scope, None)
-        else:
+            return
+        with self.emitter.inside():
+            keep_positions(self.emitter, loop, scope)
             emit_vector_loop(self.emitter, loop, scope, (), self.emit)
 
-    def _single(self, body: Body) -> bool:
+    def _single(self, loop: Loop) -> bool:
         """Return whether a loop computes what goes one by one: updates of elements."""
-        return any(
-            isinstance(node, Compute) and self.emitter.stage(node.stage).update is not None
-            for node in body
-        )
+        stages = map(self.emitter.stage, stages_of(loop.body))
+        return any(one.update is not None and not updates_rows(one, loop.name) for one in stages)
+
+    def _serial(self, loop: Loop, scope: Scope) -> None:
+        """Emit a loop trip by trip, in pieces between which an interrupt is looked for if short."""
+        piece = tuning.UNINTERRUPTED_VECTORS
+        outer = self.depth < tuning.INTERRUPTED_LOOPS and self.emitter.held_stage is None
+        many = loop.step == 1 and count_trips(loop, scope.ranges).most > piece
+        if outer and many and _short_trips(loop, scope):
+            loop = _in_pieces(loop, piece)
+        self._trips(loop, scope, None)
 
     def _trips(self, loop: Loop, scope: Scope, share: tuple[ir.Value, ir.Value] | None) -> None:
         """Emit a loop that runs trip by trip, or a thread's part of it."""
@@ -158,7 +173,8 @@ class Lowering:
         emitter, builder = self.emitter, self.emitter.builder
         values, step = range_of(loop, scope.ranges), emit_position(builder, loop.pace, scope)
         begin, count = trips
-        keys = list(emitter.held)
+        keys, most = list(emitter.held), count_trips(loop, scope.ranges).most
+        brief = most <= tuning.UNINTERRUPTED_VECTORS and _short_trips(loop, scope)
 
         def trip(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             emitter.held = dict(zip(keys, carried, strict=True))
@@ -166,7 +182,8 @@ class Lowering:
             moved = builder.mul(number, step.value(builder)) if loop.step > 1 else number
             place = Place(builder.add(moved, low.value(builder)))
             self.depth += 1
-            if self.depth <= tuning.INTERRUPTED_LOOPS and emitter.held_stage is None:
+            outer = self.depth <= tuning.INTERRUPTED_LOOPS and emitter.held_stage is None
+            if outer and not brief:
                 self._heed_stop()
             tiles = tiles_within(loop, scope.tiles)
             with emitter.inside():
@@ -187,7 +204,7 @@ class Lowering:
     def _unrolled(self, loop: Loop, scope: Scope) -> None:
         """Emit all trips one after another, or a loop where some are missing."""
         chain, inner = _block_of(loop, scope)
-        if inner is not None and not self._single(inner.body) and self.emitter.held_stage is None:
+        if inner is not None and not self._single(inner) and self.emitter.held_stage is None:
             self._block(chain, inner, scope)
             return
         count = check_written_out(loop, scope.ranges, tuning.MAX_TRIPS_WRITTEN_OUT)
@@ -344,6 +361,18 @@ def whole_tiles(loop: Loop) -> Loop:
         return node
 
     return replace(loop, body=tuple(map(within, loop.body)))
+
+
+def _short_trips(loop: Loop, scope: Scope) -> bool:
+    """Return whether a trip of a loop takes so little that interrupts are not looked for in each.
+
+    It computes a point, or runs a short loop over points.
+    """
+    inner = [node for node in list_nodes(loop.body) if isinstance(node, Loop)]
+    if len(inner) >= tuning.INTERRUPTED_LOOPS:
+        return False
+    ranges = {**scope.ranges, loop.name: range_of(loop, scope.ranges)}
+    return all(count_trips(one, ranges).most <= tuning.MAX_SIZE_IN_CODE for one in inner)
 
 
 def _in_pieces(loop: Loop, step: int) -> Loop:

@@ -29,6 +29,25 @@ class RangeCheck:
     axis: int
 
 
+def updates_rows(stage: Stage, letter: str) -> bool:
+    """Return whether a stage updates elements side by side along a letter, in an order of its own.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> (stage,) = parse_stages("h[v[i],k] += A[i,k]")
+    >>> updates_rows(stage, "k"), updates_rows(stage, "i")
+    (True, False)
+    """
+    subscripts = stage.target.subscripts
+    last = subscripts[-1] if subscripts else None
+    if any(read.array == stage.name for read in stage.term.reads):
+        return False
+    if stage.update is None or not isinstance(last, Affine) or last.plain != letter:
+        return False
+    return not any(letter in one.letters for one in subscripts[:-1])
+
+
 def range_checks(stages: Sequence[Stage]) -> tuple[RangeCheck, ...]:
     """Return all checks of computed subscripts, by whose numbers code tells of them."""
     return tuple(

@@ -10,23 +10,20 @@ from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
 from tilesolve.contractions.statements.terms import Param, Position, Read, Reduce, Term
-from tilesolve.kernels.ir import arithmetic, vectors
+from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
-from tilesolve.kernels.ir.masking import gather
 from tilesolve.kernels.ir.term_values import TermValues
 from tilesolve.kernels.ir.vectors import constant
 from tilesolve.kernels.programs.accesses import (
     full_mask,
-    lane_pointers,
     lane_positions,
     load_affine,
-    load_number,
     to_bits,
 )
 from tilesolve.kernels.programs.conditions import within
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.range_checks import RangeCheck
-from tilesolve.kernels.programs.scope import Place, Scope, emit_places, emit_position
+from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 from tilesolve.kernels.programs.transposed_blocks import load_transposed
 
 
@@ -41,6 +38,8 @@ class TermEmitter(TermValues):
         The position of the stage.
     scope
         What surrounds the point.
+    keeps
+        Whether computed subscripts are kept for what is emitted within.
 
     Attributes
     ----------
@@ -48,10 +47,10 @@ class TermEmitter(TermValues):
         For each computed subscript so far, whether it lies outside of its array.
     """
 
-    def __init__(self, emitter: Emitter, stage: int, scope: Scope) -> None:
+    def __init__(self, emitter: Emitter, stage: int, scope: Scope, *, keeps: bool = False) -> None:
         lanes = None if scope.lanes is None else scope.lanes.count
         super().__init__(emitter.builder, emitter.dtypes, lanes)
-        self.emitter, self.number, self.scope = emitter, stage, scope
+        self.emitter, self.number, self.scope, self.keeps = emitter, stage, scope, keeps
         self.stage = emitter.stage(stage)
         self.outside: list[ir.Value] = []
 
@@ -83,26 +82,10 @@ class TermEmitter(TermValues):
             transposed = load_transposed(self.emitter, target, plain, self.scope)
             if transposed is not None:
                 return to_bits(self.emitter.builder, transposed, target.dtype)
-            return load_affine(self.emitter.builder, target, plain, self.scope)
-        return self._read_computed(read)
-
-    def _read_computed(self, read: Read) -> ir.Value:
-        builder, scope = self.emitter.builder, self.scope
-        target = self.emitter.targets[read.array]
-        places = self.checked_places(read)
-        if scope.lanes is None or not any(self._differs(place) for place in places):
-            where = emit_places(builder, places, scope)
-            return to_bits(builder, load_number(builder, target, where, scope.active), target.dtype)
-        pointers = lane_pointers(builder, target, places, scope)
-        kind = ir.VectorType(arithmetic.memory_type(target.dtype), scope.lanes.count)
-        found = gather(builder, pointers, kind, full_mask(scope))
-        return to_bits(builder, found, target.dtype)
-
-    def _differs(self, place: Affine | ir.Value) -> bool:
-        """Return whether lanes of the vector have different positions."""
-        if isinstance(place, Affine):
-            return self.scope.lanes is not None and place.factor(self.scope.lanes.letter) != 0
-        return isinstance(place.type, ir.VectorType)
+        places: Sequence[Affine | ir.Value] = plain or ()
+        if plain is None:
+            places = self.checked_places(read)
+        return load_affine(self.emitter.builder, target, places, self.scope)
 
     def checked_places(self, read: Read) -> list[Affine | ir.Value]:
         """Return the positions of an element, those that are computed after a check."""
@@ -111,12 +94,19 @@ class TermEmitter(TermValues):
             if isinstance(one, Affine):
                 found.append(one)
                 continue
+            kept = self.emitter.kept.get((self.number, read, axis))
+            if kept is not None:
+                found.append(kept[0])
+                self.outside.append(kept[1])
+                continue
             value = self.value(one, "int64")
             check = RangeCheck(self.number, read, axis)
             extent = self.emitter.skeleton.shape(read.array)[axis]
             place, outside = self.emitter.check(check, value, extent, self.scope)
             found.append(place)
             self.outside.append(outside)
+            if self.keeps:
+                self.emitter.kept[self.number, read, axis] = [place, outside]
         return found
 
     def _reduce(self, term: Reduce) -> ir.Value:

@@ -16,8 +16,10 @@ from tilesolve.kernels.programs.computing import emit_compute, emit_start, vecto
 from tilesolve.kernels.programs.conditions import within
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.program import Compute, Guard, Hold, Loop, Node, Start
-from tilesolve.kernels.programs.scope import Lanes, Place, Scope, emit_extreme
+from tilesolve.kernels.programs.range_checks import range_checks
+from tilesolve.kernels.programs.scope import Lanes, Place, Scope, both, emit_extreme
 from tilesolve.kernels.programs.streamed_rows import Store, StreamedRows, emit_through_caches
+from tilesolve.kernels.programs.term_emitter import TermEmitter
 
 Emit = Callable[[Sequence[Node], Scope], None]
 
@@ -34,7 +36,31 @@ def stages_of(body: Sequence[Node]) -> Iterator[int]:
 
 def lanes_of(emitter: Emitter, loop: Loop) -> int:
     """Return how many points a vector loop computes at once."""
-    return vector_lanes(emitter.skeleton, list(stages_of(loop.body)), emitter.bits)
+    return vector_lanes(emitter.skeleton, list(stages_of(loop.body)), emitter.bits, loop.name)
+
+
+def keep_positions(emitter: Emitter, loop: Loop, scope: Scope) -> None:
+    """Emit computed positions of a loop's stages that are the same in all its trips, and checks.
+
+    Stages with others are left out: their checks stay in order.
+    """
+    checks = range_checks(emitter.skeleton.stages)
+    builder, trips = emitter.builder, count_trips(loop, scope.ranges)
+    if not trips.exact or not trips.most:
+        low, high = (
+            emit_extreme(builder, side, scope, symbol).value(builder)
+            for side, symbol in ((loop.low, ">"), (loop.high, "<"))
+        )
+        runs = builder.icmp_signed("<", low, high)
+        scope = replace(scope, active=both(builder, scope.active, runs))
+    for node in loop.body:
+        if not isinstance(node, Compute):
+            continue
+        mine = [one for one in checks if one.stage == node.stage]
+        if any(loop.name in one.read.subscripts[one.axis].letters for one in mine):
+            continue
+        for read in dict.fromkeys(one.read for one in mine):
+            TermEmitter(emitter, node.stage, scope, keeps=True).checked_places(read)
 
 
 def emit_vector_loop(
@@ -58,10 +84,12 @@ def emit_vector_loop(
     if any(not isinstance(node, Compute | Start | Guard) for node in loop.body):
         raise SpecError(f"the vector loop {loop.name} is innermost: it has no loops within it")
     builder, lanes = emitter.builder, lanes_of(emitter, loop)
-    points = list(block) or [scope]
+    points, trips = list(block) or [scope], count_trips(loop, scope.ranges)
     low = emit_extreme(builder, loop.low, scope, ">")
     high = emit_extreme(builder, loop.high, scope, "<")
     past_caches = _past_caches(emitter, loop)
+    if past_caches is None and not block and trips.exact:
+        lanes = min(lanes, 1 << max(trips.most - 1, 0).bit_length())
     rows = None
     if past_caches is not None:
         what = (loop, past_caches, lanes)
@@ -81,8 +109,8 @@ def emit_vector_loop(
 
     def run(begin: ir.Value, end: ir.Value, past: int | None) -> ir.Value:
         """Emit the whole vectors between two distances, and return where they end."""
-        trips = builder.sdiv(builder.sub(end, begin), INT64(lanes))
-        trips = vectors.extreme(builder, ">", trips, INT64(0))
+        count = builder.sdiv(builder.sub(end, begin), INT64(lanes))
+        count = vectors.extreme(builder, ">", count, INT64(0))
         first = builder.add(low.value(builder), begin)
 
         def store(stage: int, scope: Scope) -> bool:
@@ -95,13 +123,12 @@ def emit_vector_loop(
             moved = builder.mul(index, INT64(lanes))
             part(Place(builder.add(first, moved)), None, store)
 
-        vectors.repeat(builder, trips, trip)
-        return builder.add(begin, builder.mul(trips, INT64(lanes)))
+        vectors.repeat(builder, count, trip)
+        return builder.add(begin, builder.mul(count, INT64(lanes)))
 
     if rows is not None:
         rows.emit(low, extent, part, run)
         return
-    trips = count_trips(loop, scope.ranges)
     if trips.exact and trips.most % lanes == 0:
         run(INT64(0), extent, None)
     else:

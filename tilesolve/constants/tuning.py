@@ -226,6 +226,9 @@ as bytes."""
 NEAR_VECTORS = 4
 """Vectors that may be loaded for the lanes of one; what lies further apart is gathered."""
 
+INDEPENDENT_SUMS = 4
+"""Vectors of sums that a program adds to in a trip, where vectors lie along a summed letter."""
+
 MAX_TRIPS_WRITTEN_OUT = 64
 """Trips of a loop of a program that are written out at most."""
 

@@ -9,6 +9,7 @@ from tilesolve.constants.policy import NEST_HELD_ROWS, NEST_HELD_VECTORS
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.nodes import Kind
+from tilesolve.kernels.programs.range_checks import updates_rows
 from tilesolve.model.access import Access
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Work, nest_loops
 from tilesolve.model.nest import Output
@@ -85,11 +86,11 @@ def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:
     letters = list(stage.output)
     alone = stage.reduction is None and stage.update is None
     summed = () if alone else stage.summed  # sums within a term are no loops
-    if stage.update is not None or not letters:
+    if not letters or (stage.update is not None and not updates_rows(stage, letters[-1])):
         return make_tree(request, [over(x) for x in (*letters, *summed)], streamed=streamed)
     column = letters.pop()
     loops = [over(x) for x in (*letters, *summed)]
-    if threads > 1:
+    if threads > 1 and stage.update is None:
         line = request.line
         if letters and (extents[letters[0]] >= threads or extents[column] < threads * line):
             loops[0] = over(letters[0], 1, "threads")
@@ -223,13 +224,17 @@ def _with_intra(
     if column in {loop.letter for loop in inter if loop.single} or column != stage.output[-1]:
         return make_tree(request, [*inter, *(over(x) for x in intra)])
     vector = over(column, 1, "vector")
-    if not lanes or not sums or _coupled(stage, column, stage.summed):
+    across = _summed_vector(stage, sums) if lanes else None
+    if not lanes or not sums or (across is None and _coupled(stage, column, stage.summed)):
         return make_tree(request, [*inter, *(over(x) for x in inner), vector])
     outputs = [x for x in inner if x not in sums]
+    if across is not None and _coupled(stage, across, stage.output):
+        around = [*inter, *(over(x) for x in (*outputs, column))]
+        held = [*(over(x) for x in sums if x != across), over(across, 1, "vector")]
+        return make_tree(request, [*around, *held], len(held))
     rows = [x for x in outputs if tiles[x] > 1 and not _coupled(stage, x, stage.summed)]
     row = rows[0] if rows else None
     loops = [*inter, *(over(x) for x in outputs if x != row)]
-    across = _summed_vector(stage, sums)
     if across is not None:
         return _across_sum(request, loops, sums, (row, column, across), tiles)
     vectors = NEST_HELD_VECTORS * (1 if row else NEST_HELD_ROWS)
@@ -254,7 +259,7 @@ def _across_sum(
     (row, column, across), lanes = letters, _lanes(request)
     loops = [*around, *_blocks(column, tiles[column], NEST_HELD_VECTORS if row else NEST_HELD_ROWS)]
     held = [over(x) for x in sums if x != across]
-    if tiles[across] > lanes > 1:
+    if tiles[across] > lanes > 1 and (row is not None or tiles[column] > 1):
         held.append(over(across, lanes))
     if row is not None:
         loops += _blocks(row, tiles[row], NEST_HELD_ROWS)
@@ -285,7 +290,7 @@ def _summed_vector(stage: Stage, sums: Sequence[str]) -> str | None:
             return None
         if column in read.letters and last.plain in sums:
             found = last.plain
-    return None if found is None or _coupled(stage, found, stage.output) else found
+    return found
 
 
 def _coupled(stage: Stage, letter: str, others: Sequence[str]) -> bool:

@@ -57,7 +57,14 @@ STATEMENTS = (
     ("out[i] = float32(A[i]) * 0.5", "", BITS),
     ("out[i] = A[v[i]] + v[i]", "", ("int32", "uint8", *REALS)),
     ("out[i,j] = A[v[j],i] + A[v[i],j]", "", ("int16", "int32", "float32")),
+    ("out[i,j] = A[v[i],j] * B[j]", "", ("int8", "int32", *REALS)),
+    ("out[i,j] = A[v[i],j] + B[i]", "j <= i", ("int16", *REALS)),
+    ("out[i] = max(A[i,k] * B[k])", "k <= i", NUMBERS),
+    ("out[i] += A[i,k] * B[k]", "k >= i", NUMBERS),
+    ("out[i] += A[i,k]", "2 * i <= k and k <= 2 * i + 20", NUMBERS),
     ("out[v[i]] += A[i]", "", NUMBERS),
+    ("out[v[i],j] += A[i,j]", "", NUMBERS),
+    ("out[v[i],j] += A[j,i] * B[j]", "j <= i", REALS),
     ("out[v[i],i//4] += A[i] * p", "", REALS),
     ("out[i,j] = A[i,j] * p + B[j]", "", REALS),
     ("out[i] = A[i,i] + A[3,i]", "", NUMBERS),
@@ -89,7 +96,8 @@ def draw_computation(rng):
     if "v" in kinds:
         kinds["v"] = str(rng.choice(["uint8", "int16", "int32", "int64"]))
         if stage.update is not None:
-            shapes["out"] = (rows, (sizes["i"] - 1) // 4 + 1)[: len(stage.axes)]
+            columns = sizes.get("j", (sizes["i"] - 1) // 4 + 1)
+            shapes["out"] = (rows, columns)[: len(stage.axes)]
         else:
             shapes["A"] = (rows, max(sizes.values()))[: 2 if "j" in sizes else 1]
     return bind_stages(stages, sizes, kinds, shapes), rows

@@ -2,11 +2,15 @@
 
 import re
 import time
+from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
 
-from tests.kernels.programs.programs import ZERO, number
+from tests.kernels.programs.programs import ZERO, draw_values, lay, number, poison
 from tests.support.loop_trees import write_loops
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.affine import Affine
@@ -26,6 +30,10 @@ from tilesolve.kernels.programs.program import (
     Program,
     Start,
 )
+from tilesolve.machine.model import Machine
+from tilesolve.nests.programs import write_program
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.shapes import plain_tree
 from tilesolve.system.cancellation import deadline, is_stopped
 
 Y = Affine.letter("y")
@@ -449,3 +457,64 @@ def test_lanes_that_are_summed_are_put_together(extent, step):
         compile_program(program, bits=256).run({**given, "out": out})
         np.testing.assert_allclose(out, given["A"] @ given["B"], rtol=1e-12)
         assert interpret(program, given).output == pytest.approx(out)
+
+
+@pytest.mark.parametrize("bits", [128, 256, 512])
+@pytest.mark.parametrize("name", ["sum", "max", "min"])
+@settings(max_examples=8)
+@drawn(vectors=st.integers(0, 9), more=st.integers(-1, 1), rows=st.integers(1, 3))
+def test_several_vectors_of_sums_are_put_together(bits, name, vectors, more, rows):
+    """Where a region bounds a sum, and where none does."""
+    extent = max(vectors * bits // 32 + more, 1)
+    rng = np.random.default_rng(extent)
+    given = {"A": rng.integers(-9, 9, (rows, extent)).astype(np.float32)}
+    for where in ("", "k <= 3 * i", "k >= i"):
+        found = bind(f"out[i] = {name}(A[i,k], k)", {"i": rows, "k": extent}, where=where)
+        program = write_loops(found, ("i",), ("k", 1, "vector"), held=1)
+        out = np.full(rows, np.nan, np.float32)
+        compile_program(program, bits=bits).run({**given, "out": out})
+        np.testing.assert_array_equal(out, evaluate(found, given))
+
+
+ROWS = ("out[i,k] = A[v[i],k] + B[k]", "h[v[i],k] += A[i,k]")
+
+
+@pytest.mark.parametrize("bits", [128, 256, 512])
+@pytest.mark.parametrize("text", ROWS)
+@settings(max_examples=10)
+@drawn(
+    vectors=st.integers(0, 3),
+    more=st.integers(-1, 1),
+    dtype=st.sampled_from(["uint8", "float32", "float64"]),
+    places=st.sampled_from(["int8", "int64"]),
+    wrong=st.sampled_from([None, (2, -1), (2, 5), (3, 100), (0, 9)]),
+    where=st.sampled_from(["", "k <= i - 1"]),
+)
+def test_rows_at_computed_positions_are_vectors(
+    bits, text, vectors, more, dtype, places, wrong, where
+):
+    """Positions outside are told of where rows have points; nothing beside arrays is written."""
+    extent, rng = max(vectors * bits // 32 + more, 1), np.random.default_rng(vectors)
+    kept, stage = (5, extent), parse_stages(text)[0]
+    shapes = {"h" if stage.update else "A": kept}
+    kinds = {read.array: dtype for read in stage.reads} | {"v": places}
+    found = bind(text, {"i": 4, "k": extent}, kinds, where, shapes)
+    program = write_program(found, plain_tree(NestRequest(found, Machine.load("i7-6700k"))))
+    given = {one: draw_values(found.array(one).shape, dtype, rng) for one in found.inputs}
+    given["v"] = rng.integers(0, 5, 4).astype(places)
+    info = found.output
+    out, room = lay(np.full(info.shape, poison(info.dtype), info.dtype), rng)
+    right = evaluate(found, given, out=out.copy())
+    if wrong is not None:
+        given["v"][wrong[0]] = wrong[1]
+    guard, before = room.view(np.uint8).copy(), out.copy()
+    given[info.name] = out
+    run = partial(compile_program(program, Layout.of(given), bits).run, given)
+    if wrong is None or (where and not wrong[0]):
+        run()
+        np.testing.assert_allclose(out, right, rtol=1e-6)
+    else:
+        with pytest.raises(SizeError, match=rf"is at position {wrong[1]} of axis 0"):
+            run()
+    out[...] = before
+    np.testing.assert_array_equal(room.view(np.uint8), guard)
