@@ -16,6 +16,15 @@ MACHINE = Machine.load("i7-6700k")
 PIPELINES = [blur, harris, unsharp, lambda *x: chain(4, *x)]
 
 
+def sums(height, width):
+    """Sums of a term and of a product, with a choice and integers that are divided."""
+    lines = [
+        "a[y] = sum(I[y,x] * I[y,x], x)",
+        "b[u] = where(a[u] > 3, a[u] / 2, 7)",
+    ]
+    return make(lines, {"y u": height, "x": width}, "int32")
+
+
 def plan_of(computation, threads=2):
     return PipelinePlan(solve_pipeline(NestRequest(computation, MACHINE, threads)))
 
@@ -40,7 +49,7 @@ def test_regions_and_updates_are_refused():
         plan_of(twice).to_halide()
 
 
-@pytest.mark.parametrize("make_one", PIPELINES)
+@pytest.mark.parametrize("make_one", [*PIPELINES, sums])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_halide_gives_what_stages_give(make_one, threads):
     """At odd sizes; integers bit for bit."""

@@ -136,8 +136,10 @@ class _Loops:
             for new in (outer, inner):
                 if new not in {f"v_{x}" for x in self.stage.output}:
                     yield f"{new} = hl.Var({new[2:]!r})"
+        # Sums may neither read beyond arrays nor add twice.
+        tail = ", hl.TailStrategy.GuardWithIf" if self.stage.reduction is not None else ""
         for old, outer, inner, step in splits:
-            yield f"{name}.split({old}, {outer}, {inner}, {step})"
+            yield f"{name}.split({old}, {outer}, {inner}, {step}{tail})"
         if len(ordered) > 1:
             yield f"{name}.reorder({', '.join(reversed(ordered))})"
         yield from (f"{name}{way}" for way in ways)
