@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.nests.plan import NestPlan
+from tilesolve.pipelines.halide import write_halide
 from tilesolve.pipelines.solve import solve_pipeline
 
 
@@ -15,6 +16,18 @@ class PipelinePlan(NestPlan):
 
     __slots__ = ()
     _solve = staticmethod(solve_pipeline)
+
+    def to_halide(self) -> str:
+        """Return Python text for Halide 21: a function `make` that returns its pipeline.
+
+        It has the schedule that the plan decided for.
+
+        Raises
+        ------
+        PlanError
+            If a stage computes parts of an array, is an update, or has a term that is not written.
+        """
+        return write_halide(self._solution)
 
     def __repr__(self) -> str:
         computation: Computation = self.computation

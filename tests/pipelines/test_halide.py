@@ -1,0 +1,73 @@
+"""The text for Halide: it is Python, refuses what it cannot say, and gives what stages give."""
+
+import numpy as np
+import pytest
+
+from tests.support.pipelines import blur, chain, harris, make, unsharp
+from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.statements.evaluate import evaluate
+from tilesolve.machine.model import Machine
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.solutions import FusedSolution
+from tilesolve.pipelines.plan import PipelinePlan
+from tilesolve.pipelines.solve import solve_pipeline
+
+MACHINE = Machine.load("i7-6700k")
+PIPELINES = [blur, harris, unsharp, lambda *x: chain(4, *x)]
+
+
+def sums(height, width):
+    """Sums of a term and of a product, with a choice and integers that are divided."""
+    lines = [
+        "a[y] = sum(I[y,x] * I[y,x], x)",
+        "b[u] = where(a[u] > 3, a[u] / 2, 7)",
+    ]
+    return make(lines, {"y u": height, "x": width}, "int32")
+
+
+def plan_of(computation, threads=2):
+    return PipelinePlan(solve_pipeline(NestRequest(computation, MACHINE, threads)))
+
+
+@pytest.mark.parametrize("make_one", PIPELINES)
+def test_the_text_is_python_with_our_schedule(make_one):
+    """Each stage of a group is computed within the root's loops."""
+    plan = plan_of(make_one(283, 411))
+    text = plan.to_halide()
+    compile(text, "halide", "exec")
+    for solution in plan.solutions:
+        if isinstance(solution, FusedSolution):
+            root = solution.statement.name
+            for name in solution.placed:
+                assert name == root or f"f_{name}.compute_at(f_{root}, " in text
+
+
+def test_regions_and_updates_are_refused():
+    """The error says so."""
+    twice = make(["a[i] = x[i] + 1", "a[i] = a[i] * 2"], {"i": 8})
+    with pytest.raises(PlanError, match="not written for Halide"):
+        plan_of(twice).to_halide()
+
+
+@pytest.mark.parametrize("make_one", [*PIPELINES, sums])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_halide_gives_what_stages_give(make_one, threads):
+    """At odd sizes; integers bit for bit."""
+    hl = pytest.importorskip("halide")
+    computation = make_one(283, 411)
+    rng = np.random.default_rng(1)
+    arrays = {
+        name: rng.integers(1, 255, computation.array(name).shape).astype(
+            computation.array(name).dtype
+        )
+        for name in computation.inputs
+    }
+    wanted = evaluate(computation, arrays)
+    scope = {}
+    exec(plan_of(computation, threads).to_halide(), scope)
+    found = np.zeros(wanted.shape, computation.output.dtype)
+    scope["make"](arrays).realize(hl.Buffer(found))
+    if found.dtype.kind == "f":
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
+    else:
+        np.testing.assert_array_equal(found, wanted)

@@ -1,0 +1,145 @@
+"""Plans as Python text for Halide: its functions, and our decisions as their schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.model.loop_tree import Loop
+from tilesolve.nests.arithmetic import lanes_of
+from tilesolve.nests.groups import Placed
+from tilesolve.nests.solutions import FusedSolution, NestSolution, SolvedNest
+from tilesolve.pipelines.halide_text import write_functions
+
+_HEAD = '''"""A pipeline for Halide."""
+
+import halide as hl
+
+
+def make(inputs, params={}):
+    """Return the pipeline of arrays by name, which stay as long as it runs."""
+'''
+
+
+def write_halide(solved: SolvedNest) -> str:
+    """Return Python text with a function `make` that returns how Halide runs a computation."""
+    parts = [(x, one.computation) for one in solved.solutions for x in one.computation.stages]
+    schedule = [line for one in solved.solutions for line in _schedule(one)]
+    return write_make(parts, solved.request.computation, schedule)
+
+
+def write_make(
+    parts: Sequence[tuple[Stage, Computation]], whole: Computation, schedule: Sequence[str] = ()
+) -> str:
+    """Return Python text with a function `make` of stages, and what schedules them."""
+    lines = [*write_functions(parts), *schedule]
+    for name in whole.outputs:
+        shape = [(0, extent) for extent in reversed(whole.array(name).shape)]
+        lines.append(f"f_{name}.set_estimates({shape})")
+    lines.append(f"return hl.Pipeline([{', '.join(f'f_{name}' for name in whole.outputs)}])")
+    return _HEAD + "".join(f"    {line}\n" for line in lines)
+
+
+def _schedule(solution: NestSolution) -> Iterator[str]:
+    """Yield lines that schedule the stages of a solution."""
+    request, found = solution.request, solution.computation
+    placed = solution.placed if isinstance(solution, FusedSolution) else {}
+    root = found.stages[-1].name
+    for stage in (found.stages[-1], *found.stages[:-1]):  # whose loops others name
+        lanes = lanes_of(found.array(stage.name).dtype, request.machine)
+        one = placed.get(stage.name)
+        if one is None:
+            yield f"f_{stage.name}.compute_root()"
+            kinds = {stage.output[0]: "threads"} if request.threads > 1 and stage.output else {}
+            loops = [Loop(x, 1, (), "threads" if x in kinds else "serial") for x in stage.output]
+            loops[-1:] = [Loop(x, 1, (), "vector") for x in stage.output[-1:]]
+            yield from _Loops(stage, found, lanes).lines(loops)
+            continue
+        if stage.name == root:
+            shared = [Loop(x.letter, x.step, ()) for x in one.tiles]
+            if request.threads > 1 and shared:
+                shared[0] = Loop(shared[0].letter, shared[0].step, (), "threads")
+            loops = [*shared, *one.own]
+        else:
+            at = one.tiles[-1].name
+            yield f"f_{stage.name}.compute_at(f_{root}, v_{at})"
+            if one.kept is not None and 0 < one.kept < len(one.tiles):
+                yield f"f_{stage.name}.store_at(f_{root}, v_{one.tiles[one.kept - 1].name})"
+            loops = _own_loops(one, stage)
+        yield from _Loops(stage, found, lanes).lines(loops)
+
+
+def _own_loops(placed: Placed, stage: Stage) -> list[Loop]:
+    """Return the loops of a stage by itself, over its own letters.
+
+    Rows that are written out are as many as a trip of the root's loop has.
+    """
+    spans = placed.regions.spans[placed.stage]
+    back = {spans[own].letter or own: own for own in stage.output}
+    steps = {tile.letter: tile.step for tile in placed.tiles}
+    walked = {one.letter for one in placed.own if one.kind == "serial"}
+    loops = list[Loop]()
+    for one in placed.own:
+        own = back.get(one.letter, one.letter)
+        if one.kind == "unrolled" and one.letter in steps and one.letter not in walked:
+            loops.insert(0, Loop(own, steps[one.letter], ()))
+        loops.append(Loop(own, one.step, (), one.kind))
+    return loops
+
+
+class _Loops:
+    """Writes the loops of a function."""
+
+    def __init__(self, stage: Stage, computation: Computation, lanes: int) -> None:
+        self.stage, self.computation, self.lanes = stage, computation, lanes
+
+    def lines(self, loops: Sequence[Loop]) -> Iterator[str]:
+        """Yield lines that split variables, order the loops, and say how each runs."""
+        name, summed = f"f_{self.stage.name}", tuple(reversed(self.stage.summed))
+        if self.stage.reduction is None:
+            yield from self.of(name, loops, ())
+        else:
+            pure = [one for one in loops if one.letter in self.stage.output]
+            yield from self.of(name, pure, ())
+            domain = [f"r_{self.stage.name}[{at}]" for at in range(len(summed))]
+            yield from self.of(f"{name}.update(0)", pure, domain)
+
+    def of(self, name: str, loops: Sequence[Loop], domain: Sequence[str]) -> Iterator[str]:
+        """Yield the lines of one definition; what it sums over runs within its other loops."""
+        splits, order, held, ways = [], list[str](), list[str](), list[str]()
+        for one in loops:
+            inner = f"v_{one.letter}"
+            if one.kind == "vector":
+                lanes = min(self.lanes, self.computation.sizes[one.letter])
+                within = f"{inner}_vector"
+                splits.append((inner, inner, within, lanes))
+                order.append(inner)
+                held.append(within)
+                ways.append(f".vectorize({within})")
+            elif one.kind == "unrolled":
+                if all(inner != old for old, *_ in splits):
+                    whole = f"{inner}_whole"
+                    splits.append((inner, whole, inner, self.computation.sizes[one.letter]))
+                    order.append(whole)
+                held.append(inner)
+                ways.append(f".unroll({inner})")
+            else:
+                outer = f"{inner}_{one.step}"
+                step = min(int(one.step), self.computation.sizes[one.letter])
+                splits.append((inner, outer, inner, step))
+                order.append(outer)
+                ways += [f".parallel({outer})"] if one.kind == "threads" else []
+        rest = [f"v_{x}" for x in self.stage.output if f"v_{x}" not in (*order, *held)]
+        ordered = [*order, *rest, *reversed(domain), *held]
+        for _, outer, inner, _ in splits:
+            for new in (outer, inner):
+                if new not in {f"v_{x}" for x in self.stage.output}:
+                    yield f"{new} = hl.Var({new[2:]!r})"
+        # Sums may neither read beyond arrays nor add twice.
+        tail = ", hl.TailStrategy.GuardWithIf" if self.stage.reduction is not None else ""
+        for old, outer, inner, step in splits:
+            yield f"{name}.split({old}, {outer}, {inner}, {step}{tail})"
+        if len(ordered) > 1:
+            yield f"{name}.reorder({', '.join(reversed(ordered))})"
+        yield from (f"{name}{way}" for way in ways)
