@@ -10,7 +10,8 @@ from itertools import product
 from math import exp, log, prod
 from typing import Any
 
-from tilesolve.contractions.statements.computation import Computation, Shape, bind_stages
+from tilesolve.contractions.statements.computation import Computation, bind_stages
+from tilesolve.contractions.statements.extents import Shape
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from tilesolve.contractions.errors import SuiteError
-from tilesolve.contractions.statements.computation import Computation, Shape
+from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.drawn_nests import bind_typed, draw_rows
+from tilesolve.contractions.statements.extents import Shape
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.contractions.suites import read_drawn_name
 

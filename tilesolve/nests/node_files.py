@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast, get_args
 
-from tilesolve.kernels.programs.program import Kind
+from tilesolve.kernels.programs.nodes import Kind
 from tilesolve.model.access import Access
 from tilesolve.model.loop_tree import Buffer, Call, Do, Layout, Loop, Node
 from tilesolve.nests.loops import step_of

@@ -45,7 +45,7 @@ class _Part:
     def run(self, arrays: Mapping[str, Array], out: Array | None = None) -> Array:
         """Return the result, given all arrays by name."""
         target = out if out is None or out.ndim else out.reshape(1)
-        found = self.plan(*(arrays[name] for name in self.inputs), out=target)
+        found: Array = self.plan(*(arrays[name] for name in self.inputs), out=target)
         return found if self.result.shape else found[0]
 
 

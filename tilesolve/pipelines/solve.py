@@ -77,7 +77,7 @@ def _pinned(computation: Computation, run: Sequence[Stage]) -> frozenset[str]:
     """Return the stages of a run that others read, or that are results."""
     others = [one for one in computation.stages if one not in run]
     needed = {read.array for one in others for read in one.reads}.union(computation.outputs)
-    return needed.intersection(one.name for one in run)
+    return frozenset(one.name for one in run if one.name in needed)
 
 
 @dataclass(frozen=True, slots=True)
