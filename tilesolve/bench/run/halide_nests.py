@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.operations import identity
+from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
     Apply,
@@ -111,6 +112,9 @@ class _Functions:
         self.hl, self.computation, self.params = hl, computation, params
         self.held: list[Any] = []
         self.functions: dict[str, Any] = {}
+        self.parts: dict[str, list[Stage]] = {}
+        self.before: dict[Read, Any] = {}  # values that a part goes on from
+        self.clamped = False
         for name in computation.inputs:
             info = computation.array(name)
             image = hl.ImageParam(self.kind(info.dtype), len(info.shape), name)
@@ -118,8 +122,10 @@ class _Functions:
             image.set_estimates([(0, extent) for extent in reversed(info.shape)])
             self.functions[name] = image
             self.held.append(image)
-        for stage in computation.stages:
-            self.functions[stage.name] = self.define(stage)
+        for name in dict.fromkeys(stage.name for stage in reversed(computation.stages)):
+            self.parts[name] = [one for one in computation.stages if one.name == name]
+        for name in reversed(self.parts):
+            self.functions[name] = self.define(self.parts[name])
 
     def kind(self, dtype: str) -> Any:  # noqa: ANN401 - Halide has no types
         """Return Halide's type of a dtype."""
@@ -128,8 +134,11 @@ class _Functions:
         makers = {"f": self.hl.Float, "i": self.hl.Int, "u": self.hl.UInt}
         return self.hl.Bool() if found.kind == "b" else makers[found.kind](bits)
 
-    def define(self, stage: Stage) -> Any:  # noqa: ANN401 - Halide has no types
-        """Return the function of a stage."""
+    def define(self, parts: Sequence[Stage]) -> Any:  # noqa: ANN401 - Halide has no types
+        """Return the function of an array that a stage computes, or several, a part each."""
+        if len(parts) > 1 or (parts[0].where and parts[0].reduction is None):
+            return self.define_parts(parts)
+        (stage,) = parts
         if stage.update is not None or stage.in_place:
             raise BenchmarkError(f"not written for Halide: {stage}")
         hl, info = self.hl, self.computation.array(stage.name)
@@ -138,8 +147,6 @@ class _Functions:
         place = tuple(letters[letter] for letter in reversed(stage.output))
         kind = self.kind(info.dtype)
         if stage.reduction is None:
-            if stage.where:
-                raise BenchmarkError(f"not written for Halide: {stage}")
             function[place] = hl.cast(kind, self.term(stage.term, letters))
             return function
         domain = hl.RDom([(0, self.computation.sizes[x]) for x in stage.summed], "r")
@@ -151,6 +158,31 @@ class _Functions:
         value = hl.cast(kind, self.term(stage.reduction.term, letters))
         operation = Apply(stage.reduction.name, (Number(0), Number(0)))
         function[place] = self.apply(operation.name, [function[place], value])
+        return function
+
+    def define_parts(self, parts: Sequence[Stage]) -> Any:  # noqa: ANN401 - Halide has no types
+        """Return the function of an array that is computed part by part.
+
+        The part that has most borders is the likely one, as Halide has it for borders of images.
+        """
+        hl, info = self.hl, self.computation.array(parts[0].name)
+        function = hl.Func(parts[0].name + "_made")
+        axes = [hl.Var(f"x{at}") for at in range(len(info.shape))]
+        kind, likely = self.kind(info.dtype), max(len(one.where) for one in parts)
+        value = hl.cast(kind, 0)
+        for number, stage in enumerate(parts):
+            in_place = stage.in_place and not number
+            if stage.update is not None or stage.reduction is not None or in_place:
+                raise BenchmarkError(f"not written for Halide: {stage}")
+            letters: dict[str, Any] = dict(zip(stage.output, axes, strict=True))
+            self.before[stage.target] = value
+            self.clamped = bool(stage.where)
+            own = hl.cast(kind, self.term(stage.term, letters))
+            for condition in stage.where:
+                own = hl.likely(own) if len(stage.where) == likely else own
+                own = hl.select(self.condition(condition, letters), own, value)
+            value, self.clamped = own, False
+        function[tuple(reversed(axes))] = value
         return function
 
     def condition(self, condition: Condition, letters: Mapping[str, Any]) -> Any:  # noqa: ANN401
@@ -175,26 +207,41 @@ class _Functions:
         hl = self.hl
         match term:
             case Number(value=value):
-                return value
+                return hl.f64(value) if isinstance(value, float) else value
             case Param(name=name):
                 kind = self.kind(self.computation.dtypes[name])
                 return hl.cast(kind, self.params[name])
             case Position(position=position):
                 return hl.cast(hl.Int(64), self.position(position, letters))
+            case Read() if term in self.before:
+                return self.before[term]
             case Read(array=array, subscripts=subscripts):
+                if array not in self.functions:
+                    raise BenchmarkError(f"not written for Halide: {array} is read amid its parts")
                 place = [
                     self.position(one, letters)
                     if isinstance(one, Affine)
                     else hl.cast(hl.Int(32), self.term(one, letters))
                     for one in reversed(subscripts)
                 ]
+                if self.clamped:
+                    ends = reversed(self.computation.array(array).shape)
+                    place = [hl.clamp(one, 0, n - 1) for one, n in zip(place, ends, strict=True)]
                 return self.functions[array][tuple(place)]
             case Cast(dtype=dtype, term=inner):
                 return hl.cast(self.kind(dtype), self.term(inner, letters))
             case Choose(test=test, yes=yes, no=no):
                 return hl.select(*(self.term(one, letters) for one in (test, yes, no)))
             case Apply(name=name, arguments=arguments):
-                return self.apply(name, [self.term(one, letters) for one in arguments])
+                dtypes = self.computation.dtypes
+                kinds = argument_dtypes(term, [one.kind(dtypes) for one in arguments])
+                return self.apply(
+                    name,
+                    [
+                        hl.cast(self.kind(kind), self.term(one, letters))
+                        for one, kind in zip(arguments, kinds, strict=True)
+                    ],
+                )
             case Reduce():
                 raise BenchmarkError(f"not written for Halide: {term} within a larger term")
         raise BenchmarkError(f"not written for Halide: {term}")
