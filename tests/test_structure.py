@@ -320,7 +320,7 @@ NUMBERS = {
         "bench.results.summary": "NEAR_ERROR",
         "bench.case": "NUMPY_OFFSET_BYTES CHECKED_ELEMENTS ROUNDING_ERRORS DIGEST_PARTS",
         "bench.layers": "TINY LAYER_SECONDS",
-        "bench.nests": "TINY_EXTENT LARGEST_DRAWN NEST_SECONDS STATEMENT_SECONDS",
+        "bench.nests": "TINY_EXTENT LARGEST_DRAWN NEST_SECONDS STATEMENT_SECONDS SHARE",
         "bench.results.nest_tables": "NEAR_FACTOR",
         "bench.run.nest_peers": "OUT_OFFSETS OUT_ROUNDS",
         "bench.run.numpy_nests": "GRID_BYTES LOOP_TRIPS TRIALS",

@@ -114,7 +114,8 @@ def bench(
 
     Suites of convolution layers, and ONNX models, are measured as layers, in both layouts and with
     bias and ReLU, beside libraries that have them. Suites of nests are measured beside NumPy,
-    numba and Halide, and beside the same code without tiles.
+    numba and Halide, and beside the same code without tiles. `pipelines` are NumPy functions, which
+    are measured beside themselves, numba and Halide, and beside ours one stage after another.
 
     A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
     runners-up and random ones; `--study ranking` runs its variants and says how well rankers order
@@ -139,7 +140,7 @@ def bench(
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
     from tilesolve.bench.layers import has_layers
-    from tilesolve.bench.nests import has_nests
+    from tilesolve.bench.nests import PIPELINES, has_nests
     from tilesolve.bench.procedure import Procedure
     from tilesolve.bench.results.outputs import Job, Outputs
     from tilesolve.contractions.statements.nest_suites import is_drawn
@@ -166,10 +167,14 @@ def bench(
     else:
         if layers:
             _refuse(context, _OF_LAYERS, "layers")
+        elif suite == PIPELINES:
+            _refuse(context, _OF_NESTS, "pipelines")
         from tilesolve.bench.run import suite_sweep as of
 
         of_nests = of.STATEMENTS if is_drawn(suite) else of.NESTS
         kind = of_nests if nests else of.LAYERS if layers else of.CONTRACTIONS
+        if suite == PIPELINES:
+            kind = of.PIPELINES
         right = of.sweep_suite(kind, job, peers)
     raise typer.Exit(0 if right else 1)
 

@@ -19,7 +19,14 @@ from tilesolve.bench.contenders import (
     parse_nest_contenders,
     parse_statement_contenders,
 )
-from tilesolve.bench.nests import NestCase, StatementCase, find_nests, find_statements, has_nests
+from tilesolve.bench.nests import (
+    NestCase,
+    StatementCase,
+    find_nests,
+    find_pipelines,
+    find_statements,
+    has_nests,
+)
 from tilesolve.bench.results.nest_tables import (
     list_nest_columns,
     list_nest_means,
@@ -28,7 +35,14 @@ from tilesolve.bench.results.nest_tables import (
 )
 from tilesolve.bench.results.record import Conditions
 from tilesolve.bench.results.report import list_notes
-from tilesolve.bench.results.sweeps import Entry, Figures, NestSweep, Result, StatementSweep
+from tilesolve.bench.results.sweeps import (
+    Entry,
+    Figures,
+    NestSweep,
+    PipelineSweep,
+    Result,
+    StatementSweep,
+)
 from tilesolve.bench.run import nest_peers
 from tilesolve.bench.run.numpy_nests import list_forms
 from tilesolve.bench.run.worker import Order, get_ready
@@ -336,3 +350,50 @@ def test_the_command_measures_drawn_statements(tmp_path):
     assert line["with_out"].count(".") == 3
     (row,), columns = list_nest_rows(sweep), list_nest_columns(sweep)
     assert dict(zip(columns, row, strict=True))["out"].count(".") == 3
+
+
+PIPELINES = ["blur", "unsharp", "harris", "stencil_chain", "shallow_water", "softmax", "layer_norm"]
+"""With sums, borders, parts that go on from others, and bytes; those that compile quickly."""
+
+
+@pytest.mark.parametrize(
+    "peer", ["pipeline", "root", "overlap", "function", "numba", "halide", "halide_adams"]
+)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_contenders_compute_what_functions_do(name, peer):
+    """Small arrays, poisoned results; a wrong element is found."""
+    if peer.startswith("halide") and not find_libraries():
+        pytest.skip("needs Halide")
+    case = find_pipelines("pipelines", chosen=[name])[name].shrink()
+    *operands, out = case.draw()
+    out.fill(77)
+    expected = case.expect(operands)
+    made = getattr(nest_peers, peer)(case.work, MACHINE, 1, operands, out)
+    found = getattr(made, "run", made)().copy()
+    assert expected.describe_fault(found) == ""
+    found.flat[3] += 1
+    assert "at 1 of" in expected.describe_fault(found)
+
+
+def test_the_command_measures_pipelines(tmp_path):
+    """From end to end, beside ours one stage after another and the function itself."""
+    page, cells, results = tmp_path / "page.md", tmp_path / "a.csv", tmp_path / "a.json"
+    done = bench(
+        *("pipelines", "--case", "shallow*", "--peers", "root,numpy", "--repeat", 1),
+        *("--machine", "i7-6700k", "--page", page, "--csv", cells, "--json", results),
+    )
+    assert done.exit_code == 0, done.output
+    assert "one stage after another" in page.read_text("utf-8").replace("\n", " ")
+    sweep = PipelineSweep.read(results)
+    assert PipelineSweep.from_json(sweep.to_json()) == sweep
+    (case,) = sweep.cases
+    assert case.best_peer == "numpy"
+    names = [row["contender"] for row in csv.DictReader(cells.read_text("utf-8").splitlines())]
+    assert names == ["tilesolve", "aligned", "root", "numpy"]
+    (row,), columns = list_nest_rows(sweep), list_nest_columns(sweep)
+    cells_of = dict(zip(columns, row, strict=True))
+    assert float(cells_of["to root"]) > 0
+    assert cells_of["to overlap"] == "-"
+    refused = bench("pipelines", "--dtype", "f64")
+    assert refused.exit_code == 2
+    assert "pipelines takes no --dtype" in re.sub(r"\s+", " ", refused.output)

@@ -54,7 +54,16 @@ NEST_PEERS = (THESIS, BASELINE, "numpy", "numba", "halide", "halide-adams")
 STATEMENT_PEERS = ("numpy", "numba")
 """The peers that sweeps of drawn statements know."""
 
-OWN = (*PLANS, THESIS, BASELINE)
+ROOT = "root"
+"""Ours, one stage after another."""
+
+OVERLAP = "overlap"
+"""Ours with tiles that overlap in the place of rings."""
+
+PIPELINE_PEERS = (ROOT, OVERLAP, "numpy", "numba", "halide", "halide-adams")
+"""The peers that sweeps of pipelines know."""
+
+OWN = (*PLANS, THESIS, BASELINE, ROOT, OVERLAP)
 """Who makes code as we do, and is nobody's peer."""
 
 _PEERS = "tilesolve.bench.run.peers"
@@ -225,7 +234,9 @@ def _lay_out(library: str, threads: int) -> Iterator[Contender]:
         yield Contender(name, maker, package, environment, needs, layout, offset)
 
 
-def parse_nest_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
+def parse_nest_contenders(
+    text: str, threads: int = 1, *, known: Sequence[str] = NEST_PEERS, what: str = "nests"
+) -> tuple[Contender, ...]:
     """Return tilesolve and the peers of nests that a list asks for.
 
     Examples
@@ -234,7 +245,7 @@ def parse_nest_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
     ['tilesolve', 'aligned', 'numpy', 'baseline']
     """
     found = []
-    for name in _check_names(text, NEST_PEERS, "nests"):
+    for name in _check_names(text, known, what):
         package, environment = name, tuple[tuple[str, str], ...]()
         if name in OWN:
             package, environment = "tilesolve", _OFF
@@ -263,6 +274,25 @@ def parse_statement_contenders(text: str, threads: int = 1) -> tuple[Contender, 
     _check_names(text, STATEMENT_PEERS, "drawn statements")
     ours, _, *others = parse_nest_contenders(text, threads)
     return (replace(ours, maker=f"{ours.maker}_outs"), *others)
+
+
+def parse_pipeline_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
+    """Return tilesolve and the peers of pipelines that a list asks for.
+
+    NumPy runs the function itself.
+
+    Examples
+    --------
+    >>> [found.maker.partition(":")[2] for found in parse_pipeline_contenders("root,numpy,numba")]
+    ['pipeline', 'pipeline', 'root', 'function', 'numba']
+    """
+    made = {OURS: "pipeline", ALIGNED: "pipeline", "numpy": "function"}
+    return tuple(
+        replace(one, maker=f"{one.maker.partition(':')[0]}:{made[one.name]}")
+        if one.name in made
+        else one
+        for one in parse_nest_contenders(text, threads, known=PIPELINE_PEERS, what="pipelines")
+    )
 
 
 def find_libraries() -> str:

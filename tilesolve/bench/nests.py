@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tilesolve.bench.case import (
     find_sums_slack,
     place_array,
 )
+from tilesolve.bench.pipelines import CASES, Pipeline
 from tilesolve.bench.results.fields import read_text
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.evaluate import evaluate
@@ -38,6 +39,12 @@ NEST_SECONDS = 5.0
 STATEMENT_SECONDS = 2.0
 """The same of a drawn statement, in a process that is there."""
 
+SHARE = 32
+"""How many times shorter the axes of a pipeline are that is checked first."""
+
+PIPELINES = "pipelines"
+"""The suite of functions."""
+
 
 @dataclass(frozen=True, slots=True)
 class NestCase(Case[Nest]):
@@ -50,6 +57,7 @@ class NestCase(Case[Nest]):
     START_SECONDS = NEST_SECONDS
     MAKES_CODE = True
     PACED = False
+    WORK: ClassVar[type[Nest]] = Nest
 
     @property
     def dtype(self) -> str:
@@ -140,7 +148,7 @@ class NestCase(Case[Nest]):
     @classmethod
     def read(cls, entry: Mapping[str, Any]) -> Self:
         """Return the nest that such JSON fields describe."""
-        nest = Nest(
+        nest = cls.WORK(
             read_text(entry, "name"),
             read_text(entry, "statement"),
             tuple(entry["sizes"].items()),
@@ -163,9 +171,69 @@ class StatementCase(NestCase):
     @property
     def relative_slack(self) -> float:
         """Statements add up what is not near one: squares, and numbers of one sign."""
-        if np.dtype(self.dtype).kind != "f":
-            return 0.0
-        return ROUNDING_ERRORS * float(np.finfo(self.dtype).eps)
+        return round_off(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineCase(NestCase):
+    """A traced function that is measured. All of its result is compared with NumPy's."""
+
+    WORK = Pipeline
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The function."""
+        assert isinstance(self.work, Pipeline)
+        return self.work
+
+    @property
+    def relative_slack(self) -> float:
+        """Results are of one sign."""
+        return round_off(self.dtype)
+
+    def shrink(self) -> PipelineCase:
+        """Return the pipeline of small arrays."""
+        return PipelineCase(self.name, self.pipeline.shrink(SHARE))
+
+    def draw(self, offset: int = NUMPY_OFFSET_BYTES) -> list[Array]:
+        """Return inputs, and an array for the result."""
+        made, drawn = self.work.computation, self.pipeline.arrays()
+        found = []
+        for name in (*made.inputs, made.output.name):
+            info = made.array(name)
+            found.append(place_array(info.shape, info.dtype, offset))
+            found[-1][...] = drawn.get(name, 0)
+        return found
+
+    def expect(self, operands: Sequence[Array]) -> Expected:
+        """Return what the function does."""
+        right = run_function(self.pipeline, operands)
+        slack = round_off(self.dtype) * max(1.0, float(np.abs(right).max(initial=0.0)))
+        return Expected(right.shape, self.dtype, ..., right, slack)
+
+
+def run_function(pipeline: Pipeline, operands: Sequence[Array]) -> Array:
+    """Return the first result of a pipeline's function, given inputs in the statements' order."""
+    found = pipeline.function(**dict(zip(pipeline.computation.inputs, operands, strict=True)))
+    return np.asarray(found[0] if isinstance(found, tuple) else found)
+
+
+def round_off(dtype: str) -> float:
+    """Return by which share of itself a right result may differ; not at all for integers."""
+    info = np.dtype(dtype)
+    return ROUNDING_ERRORS * float(np.finfo(info).eps) if info.kind == "f" else 0.0
+
+
+def find_pipelines(name: str, *, chosen: Sequence[str] = ()) -> dict[str, PipelineCase]:
+    """Return pipelines by name, as `find_nests` does.
+
+    Examples
+    --------
+    >>> list(find_pipelines(PIPELINES, chosen=["*s*p"]))
+    ['unsharp']
+    """
+    found = choose_named(CASES, chosen, suite=name, what="pipeline")
+    return {key: PipelineCase(key, one) for key, one in found.items()}
 
 
 def has_nests(name: str) -> bool:

@@ -1,13 +1,20 @@
-"""Pipelines as NumPy functions, written from their descriptions, and arrays for them."""
+"""Pipelines as NumPy functions, written from their descriptions, and the sizes of their arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.nest_suites import NestCase as Nest
+from tilesolve.pipelines.stages import make_computation
+from tilesolve.pipelines.tracing import trace_function
 
 Array = Any
 """An array of NumPy's, or one that is traced."""
@@ -165,39 +172,88 @@ def layer_norm(a: Array, scale: Array, shift: Array) -> Array:
     return centred / np.sqrt(variance + 1e-5) * scale + shift
 
 
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    one.__name__: one
+    for one in (
+        *(blur, unsharp, harris, maxfilter, interpolate, pyramid_blend, stencil_chain),
+        *(shallow_water, softmax, layer_norm),
+    )
+}
+"""Pipelines by name."""
+
+
 @dataclass(frozen=True, slots=True)
-class PipelineCase:
-    """A function with the shapes and the dtype of its arrays."""
+class Pipeline(Nest):
+    """A function whose statements are traced.
 
-    function: Callable[..., Any]
-    shapes: tuple[tuple[int, ...], ...]
-    dtype: str = "float32"
+    `text` is its name; `shapes` has its arguments in order, all of one dtype. Of several results
+    the first one counts.
 
-    def arrays(self, share: int = 1) -> list[npt.NDArray[Any]]:
-        """Return arrays that are drawn; the last two axes are so many times shorter."""
+    Examples
+    --------
+    >>> print(CASES["blur"].shrink(32).computation.stages[0])
+    rows[y1,x1] = (image[y1,x1] + image[y1,x1+1] + image[y1,x1+2]) / 3
+    """
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """What NumPy runs."""
+        return FUNCTIONS[self.text]
+
+    @property
+    def computation(self) -> Computation:
+        """What it computes."""
+        return _trace(self)
+
+    def shrink(self, share: int) -> Pipeline:
+        """Return the same of arrays whose axes are so many times shorter."""
+        # What is longer than a multiple stays so much longer.
+        shapes = tuple(
+            (name, tuple(n // share // 16 * 16 + n % 16 if n > 16 else n for n in shape))
+            for name, shape in self.shapes
+        )
+        return Pipeline(self.name, self.text, self.sizes, self.dtype, shapes=shapes)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return arrays that are drawn, by name: bytes, or shares of 256; always the same."""
         rng = np.random.default_rng(0)
-        found: list[npt.NDArray[Any]] = []
-        for shape in self.shapes:
-            # What is longer than a multiple stays so much longer.
-            short = tuple(n // share // 16 * 16 + n % 16 if n > 16 else n for n in shape)
-            drawn = rng.integers(1, 256, short)
-            scale = 1 if self.dtype.startswith("u") else 256
-            found.append((drawn / scale).astype(self.dtype))
-        return found
+        scale = 1 if self.dtype.startswith("u") else 256
+        return {
+            name: (rng.integers(1, 256, shape) / scale).astype(self.dtype)
+            for name, shape in self.shapes
+        }
+
+
+@cache
+def _trace(pipeline: Pipeline) -> Computation:
+    # Tracing looks at shapes and dtypes alone.
+    arrays = [np.broadcast_to(np.zeros((), pipeline.dtype), shape) for _, shape in pipeline.shapes]
+    function = pipeline.function
+    found = trace_function(function, signature(function).bind(*arrays))
+    return make_computation(found.graph, found.results[0].name)
+
+
+def _define(
+    function: Callable[..., Any], *shapes: tuple[int, ...], dtype: str = "float32"
+) -> Pipeline:
+    name = function.__name__
+    named = tuple(zip(signature(function).parameters, shapes, strict=False))
+    return Pipeline(name, name, (), dtype, shapes=named)
 
 
 CASES = {
-    "blur": PipelineCase(blur, ((4802, 6402),)),
-    "unsharp": PipelineCase(unsharp, ((3, 1536, 2560),)),
-    "harris": PipelineCase(harris, ((3, 1028, 1924),)),
-    "maxfilter": PipelineCase(maxfilter, ((3, 1024, 1920),)),
-    "interpolate": PipelineCase(interpolate, ((4, 1536, 2560),)),
-    "pyramid_blend": PipelineCase(pyramid_blend, ((3, 1024, 1920), (3, 1024, 1920), (1024, 1920))),
-    "stencil_chain": PipelineCase(stencil_chain, ((1600, 2624),), "uint16"),
-    "shallow_water": PipelineCase(
-        shallow_water, ((1024, 1024), (1024, 1025), (1025, 1024)), "float64"
-    ),
-    "softmax": PipelineCase(softmax, ((4096, 1024),)),
-    "layer_norm": PipelineCase(layer_norm, ((4096, 1024), (1024,), (1024,))),
+    one.name: one
+    for one in (
+        _define(blur, (4802, 6402)),
+        _define(unsharp, (3, 1024, 1920)),
+        _define(harris, (3, 1028, 1924)),
+        _define(maxfilter, (3, 1024, 1920)),
+        _define(interpolate, (4, 1536, 2560)),
+        _define(pyramid_blend, (3, 1024, 1920), (3, 1024, 1920), (1024, 1920)),
+        _define(stencil_chain, (1568, 2592), dtype="uint16"),
+        _define(shallow_water, (1024, 1024), (1024, 1025), (1025, 1024), dtype="float64"),
+        _define(softmax, (4096, 1024)),
+        _define(layer_norm, (4096, 1024), (1024,), (1024,)),
+    )
 }
-"""Pipelines by name."""
+"""Pipelines with sizes, by name."""

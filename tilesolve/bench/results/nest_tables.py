@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
 
-from tilesolve.bench.contenders import ALIGNED, BASELINE, OURS, THESIS
+from tilesolve.bench.contenders import ALIGNED, BASELINE, OURS, OVERLAP, ROOT, THESIS
 from tilesolve.bench.nests import NestCase
 from tilesolve.bench.results.report import (
     Report,
@@ -17,7 +17,7 @@ from tilesolve.bench.results.report import (
     list_contenders,
     sort_cases,
 )
-from tilesolve.bench.results.sweeps import NestSweep, Result, StatementSweep
+from tilesolve.bench.results.sweeps import NestSweep, PipelineSweep, Result, StatementSweep
 from tilesolve.contractions.statements.drawn_nests import count_work
 from tilesolve.system.tables import Table
 from tilesolve.system.units import format_count, format_duration
@@ -38,6 +38,13 @@ STATEMENT_UNITS = (
 )
 """What stands below the table of drawn statements."""
 
+PIPELINE_UNITS = (
+    "times of runs; GB/s: bytes of what is given and returned, each once, in our time; ratios are "
+    "of others' time to ours; aligned: ours with arrays that begin with lines; root: ours one "
+    "stage after another; overlap: ours in tiles that overlap; predicted: over our time"
+)
+"""What stands below the table of pipelines."""
+
 NEAR_FACTOR = 1.5
 """By how much a prediction that is near differs at most."""
 
@@ -45,18 +52,27 @@ NEAR_FACTOR = 1.5
 def report_nests(sweep: NestSweep) -> Report:
     """Return what there is to show of a sweep of nests, or of drawn statements."""
     made = sweep.conditions
-    drawn = isinstance(sweep, StatementSweep)
+    units, _, describe = _find_kind(sweep)
     heading = f"{Path(made.suite).stem}, {format_count(made.threads, 'thread')}"
     table = Table("", list_nest_columns(sweep), list_nest_rows(sweep))
-    means = list_statement_means(sweep) if drawn else list_nest_means(sweep)
-    return Report.of_sweep(sweep, heading, STATEMENT_UNITS if drawn else NEST_UNITS, means, table)
+    return Report.of_sweep(sweep, heading, units, describe(sweep), table)
 
 
 def list_nest_columns(sweep: NestSweep) -> dict[str, str]:
     """Return the headers of the table of nests, each with the side that its cells stand on."""
-    drawn = isinstance(sweep, StatementSweep)
-    names = (*(_OF_STATEMENTS if drawn else _OF_NESTS), *list_contenders(sweep))
+    names = (*_find_kind(sweep)[1], *list_contenders(sweep))
     return {name: "left" if name in _LEFT else "right" for name in names}
+
+
+def _find_kind(
+    sweep: NestSweep,
+) -> tuple[str, list[str], Callable[[NestSweep], dict[str, str]]]:
+    """Return what stands below the table of a sweep, its columns, and what gives its means."""
+    if isinstance(sweep, PipelineSweep):
+        return PIPELINE_UNITS, _OF_PIPELINES, list_pipeline_means
+    if isinstance(sweep, StatementSweep):
+        return STATEMENT_UNITS, _OF_STATEMENTS, list_statement_means
+    return NEST_UNITS, _OF_NESTS, list_nest_means
 
 
 def list_nest_rows(sweep: NestSweep) -> list[tuple[str, ...]]:
@@ -102,14 +118,21 @@ _CELLS: dict[str, Callable[[Result], str]] = {
     "to aligned": lambda case: format_figure(case.ratio(ALIGNED)),
     "to baseline": lambda case: format_figure(case.ratio(BASELINE)),
     "to thesis": lambda case: format_figure(case.ratio(THESIS)),
+    "to root": lambda case: format_figure(case.ratio(ROOT)),
+    "to overlap": lambda case: format_figure(case.ratio(OVERLAP)),
     "predicted": lambda case: format_figure(case.plan.predicted / case.ours),
     "cold": lambda case: format_figure(case.plan.cold / case.ours),
     "out": lambda case: " ".join(map(format_figure, case.plan.outs)) or "-",
     "planning": _write_planning,
 }
 _DRAWN = {"sizes", "dtype", "Gop/s", "cold", "out"}
-_OF_NESTS = [name for name in _CELLS if name not in _DRAWN]
-_OF_STATEMENTS = [name for name in _CELLS if name not in ("to aligned", "to baseline", "to thesis")]
+_FUSED = {"to root", "to overlap"}
+_BESIDE = {"to aligned", "to baseline", "to thesis"}
+_OF_NESTS = [name for name in _CELLS if name not in _DRAWN | _FUSED]
+_OF_STATEMENTS = [name for name in _CELLS if name not in _BESIDE | _FUSED]
+_OF_PIPELINES = [
+    name for name in _CELLS if name not in _DRAWN | {"class and route", "to baseline", "to thesis"}
+]
 
 
 def _nest_of(case: Result) -> NestCase:
@@ -134,6 +157,16 @@ def list_nest_means(sweep: NestSweep) -> dict[str, str]:
             if name == BASELINE and THESIS in names:
                 found |= _describe(own, f"{what}, thesis to baseline", BASELINE, THESIS)
     return found
+
+
+def list_pipeline_means(sweep: NestSweep) -> dict[str, str]:
+    """Return means beside each contender, and how near predictions are."""
+    cases = [case for case in sweep.cases if not case.skipped]
+    found = _describe(cases, "to the best peer", "")
+    for name in list_contenders(sweep):
+        if name != OURS:
+            found |= _describe(cases, f"to {name}", name)
+    return found | _describe_near("predicted", [x.plan.predicted / x.ours for x in cases])
 
 
 def list_statement_means(sweep: NestSweep) -> dict[str, str]:

@@ -12,7 +12,7 @@ from tilesolve.bench.case import Case
 from tilesolve.bench.cases import ContractionCase
 from tilesolve.bench.contenders import OURS, OWN, split_name
 from tilesolve.bench.layers import LayerCase
-from tilesolve.bench.nests import NestCase, StatementCase
+from tilesolve.bench.nests import NestCase, PipelineCase, StatementCase
 from tilesolve.bench.results.fields import Data, Share, read_fields, write_value
 from tilesolve.bench.results.record import Outcome, Record
 from tilesolve.contractions.errors import BenchmarkError
@@ -327,3 +327,10 @@ class StatementSweep(NestSweep):
     CASE = StatementCase
     FIGURES = (*NestSweep.FIGURES, "cold", "outs")
     COLUMNS = ("contender", *_TIMES, "predicted_s", "cold_s", "with_out", "reason")
+
+
+class PipelineSweep(NestSweep):
+    """All pipelines of a sweep so far."""
+
+    HOLDS = "a sweep of pipelines"
+    CASE = PipelineCase

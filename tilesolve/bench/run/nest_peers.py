@@ -7,9 +7,12 @@ statements, and an array for the result, which its run returns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tilesolve.bench.case import Array, place_array
+from tilesolve.bench.nests import run_function
+from tilesolve.bench.pipelines import Pipeline
 from tilesolve.bench.results.sweeps import Figures
 from tilesolve.bench.run.halide_nests import make_halide
 from tilesolve.bench.run.made import Made, Run, Timer
@@ -20,7 +23,7 @@ from tilesolve.machine.model import Machine
 
 if TYPE_CHECKING:
     from tilesolve.nests.plan import NestPlan
-    from tilesolve.nests.request import NestMode, Route
+    from tilesolve.nests.request import Fusion, NestMode, Route
 
 OUT_OFFSETS = (0, 16, 40)
 """Bytes from the beginning of a line to where arrays for results begin."""
@@ -50,6 +53,45 @@ def _run_plan(made: NestPlan, nest: NestCase, operands: Operands, out: Array) ->
     """Return a run of a plan of ours, and what the plan says."""
     params, figures = dict(nest.params), Figures(predicted=made.seconds, how=made.how)
     return Made(lambda: made(*operands, out=out, **params), lambda _: figures)
+
+
+def _pipeline(
+    nest: NestCase,
+    machine: Machine,
+    threads: int,
+    operands: Operands,
+    out: Array,
+    fusion: Fusion = "slide",
+) -> Made:
+    from tilesolve.nests.request import NestRequest
+    from tilesolve.pipelines.plan import PipelinePlan
+    from tilesolve.pipelines.solve import solve_pipeline
+
+    request = NestRequest(nest.computation, machine, threads, fusion=fusion)
+    return _run_plan(PipelinePlan(solve_pipeline(request)), nest, operands, out)
+
+
+def pipeline(
+    nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
+) -> Made:
+    """Make ready a pipeline of ours, in groups of stages."""
+    return _pipeline(nest, machine, threads, operands, out)
+
+
+def root(nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array) -> Made:
+    """Make ready a pipeline of ours, one stage after another."""
+    return _pipeline(nest, machine, threads, operands, out, "root")
+
+
+def overlap(nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array) -> Made:
+    """Make ready a pipeline of ours, in tiles that overlap."""
+    return _pipeline(nest, machine, threads, operands, out, "overlap")
+
+
+def function(nest: NestCase, _: Machine, __: int, operands: Operands, ___: Array) -> Run:
+    """Make ready the function of a pipeline, as its user has it."""
+    assert isinstance(nest, Pipeline)
+    return partial(run_function, nest, operands)
 
 
 def tilesolve(

@@ -47,12 +47,12 @@ def make_numba(
 
     numba.set_num_threads(threads)
     computation = split_sums(computation)
-    held = dict(arrays)
+    held = {**arrays, computation.output.name: out}
     calls = []
     for stage in computation.stages:
         info = computation.array(stage.name)
-        last = stage is computation.stages[-1]
-        held[stage.name] = out if last else np.empty(info.shape, info.dtype)
+        if stage.name not in held:
+            held[stage.name] = np.zeros(info.shape, info.dtype)
         space: dict[str, Any] = {"prange": numba.prange, "np": np}
         exec(compile(write_loops(computation, stage), "<numba>", "exec"), space)
         loops = numba.njit(parallel=threads > 1, fastmath=FLAGS, error_model="numpy")

@@ -11,6 +11,7 @@ from tilesolve.bench.cases import find_cases, name_cases
 from tilesolve.bench.contenders import (
     LAYER_PEERS,
     NEST_PEERS,
+    PIPELINE_PEERS,
     PLANS,
     STATEMENT_PEERS,
     Contender,
@@ -18,11 +19,12 @@ from tilesolve.bench.contenders import (
     parse_contenders,
     parse_layer_contenders,
     parse_nest_contenders,
+    parse_pipeline_contenders,
     parse_statement_contenders,
     split_name,
 )
 from tilesolve.bench.layers import find_layers
-from tilesolve.bench.nests import find_nests, find_statements
+from tilesolve.bench.nests import find_nests, find_pipelines, find_statements
 from tilesolve.bench.results.comparison import compare_sweeps
 from tilesolve.bench.results.keeper import keep_results, print_estimate
 from tilesolve.bench.results.layer_tables import report_layers
@@ -33,6 +35,7 @@ from tilesolve.bench.results.summary import report_sweep
 from tilesolve.bench.results.sweeps import (
     LayerSweep,
     NestSweep,
+    PipelineSweep,
     StatementSweep,
     Sweep,
     SweepRecord,
@@ -97,6 +100,13 @@ STATEMENTS = Kind(
     lambda job: find_statements(job.suite, chosen=job.chosen),
     lambda: STATEMENT_PEERS,
     parse_statement_contenders,
+    report_nests,
+)
+PIPELINES = Kind(
+    PipelineSweep,
+    lambda job: find_pipelines(job.suite, chosen=job.chosen),
+    lambda: PIPELINE_PEERS,
+    parse_pipeline_contenders,
     report_nests,
 )
 
