@@ -34,6 +34,9 @@ _BUILTINS = ("abs", "bool", "enumerate", "len", "max", "min", "range", "sum", "t
 _ARITHMETIC = ("add", "subtract", "multiply", "remainder", "floor_divide", "negative")
 """Operations for which Python takes comparisons as the integers 0 and 1, and numpy does not."""
 
+_WIDE = (np.bool_, np.int64, np.float64)
+"""What numpy's numbers may be that choices are made of."""
+
 _DOUBLES: Mapping[str, str] = defaultdict(lambda: "float64")
 
 
@@ -115,6 +118,14 @@ def _apply(name: str, *given: Any) -> _Traced:  # noqa: ANN401
     return _make(operate, *given)
 
 
+def _choose(test: Any, yes: Any, no: Any) -> _Traced:  # noqa: ANN401
+    """Return one of two values; numbers of numpy's alone may make what is no double."""
+    narrow = any(isinstance(one, np.generic) and not isinstance(one, _WIDE) for one in (yes, no))
+    if narrow and not any(isinstance(one, _Traced) for one in (yes, no)):
+        raise _UntraceableError("numbers as they are written would take the dtype of this choice")
+    return _make(Choose, test, yes, no)
+
+
 def _is_test(term: Term) -> bool:
     """Return whether a term is true or false."""
     return term.kind(_DOUBLES) in ("bool", bool)
@@ -189,7 +200,7 @@ def _named(name: str) -> Callable[..., _Traced]:
 _KNOWN: dict[Any, Callable[..., Any]] = {
     np.float32: _cast_to("float32"),
     np.float64: _cast_to("float64"),
-    np.where: lambda *given: _make(Choose, *given),
+    np.where: _choose,
     np.clip: lambda x, low, high: np.minimum(np.maximum(x, low), high),
     math.exp: _named("exp"),
     math.fabs: _named("absolute"),
