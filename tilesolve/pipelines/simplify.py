@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from tilesolve.constants.policy import PIPELINE_TERM_PARTS
 from tilesolve.contractions.errors import SpecError
-from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Cast, Position, Read, Reduce, Term
+from tilesolve.contractions.statements.terms import Cast, Read, Reduce, Term
 from tilesolve.nests.regions import find_uses, slides
+from tilesolve.pipelines.graph import substitute
 
 
 def simplify(
@@ -108,7 +107,7 @@ def _inlined(stage: Stage, name: str, letters: list[str], term: Term) -> Stage:
         if isinstance(part, Read) and part.array == name:
             if part.plain is None:
                 raise SpecError(f"positions of {part} are computed")
-            return _moved(term, dict(zip(letters, part.plain, strict=True)))
+            return substitute(term, dict(zip(letters, part.plain, strict=True)))
         return part.rebuilt([put(one) for one in part.parts]) if part.parts else part
 
     found = put(stage.term)
@@ -116,27 +115,6 @@ def _inlined(stage: Stage, name: str, letters: list[str], term: Term) -> Stage:
         if isinstance(one, Reduce) and not set(one.over) <= set(one.term.letters):
             raise SpecError(f"{one} runs over letters that its term has no more")
     return replace(stage, term=found)
-
-
-def _moved(term: Term, places: Mapping[str, Affine]) -> Term:
-    """Return a term with positions in place of letters."""
-    if isinstance(term, Position):
-        return Position(_composed(term.position, places))
-    if isinstance(term, Read):
-        several = (
-            _composed(one, places) if isinstance(one, Affine) else _moved(one, places)
-            for one in term.subscripts
-        )
-        return Read(term.array, tuple(several))
-    return term.rebuilt([_moved(one, places) for one in term.parts]) if term.parts else term
-
-
-def _composed(position: Affine, places: Mapping[str, Affine]) -> Affine:
-    """Return a position with others in place of its letters."""
-    total = Affine.number(0)
-    for factor, letter in position.terms:
-        total = total + factor * places[letter]
-    return (total + position.offset) // position.divisor
 
 
 def _bound(computation: Computation, stages: tuple[Stage, ...]) -> Computation:

@@ -13,10 +13,9 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError, TraceError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.operations import OPERATIONS, result_dtype
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.terms import Apply, Cast, Choose, Number, Read, Term, apply
-from tilesolve.contractions.statements.ufuncs import apply_ufunc, raise_to
+from tilesolve.contractions.statements.ufuncs import apply_ufunc
 from tilesolve.nests.arguments import nest_dtype
 from tilesolve.pipelines.graph import Graph, Place, Shape, axis_letters, compose, name_places
 from tilesolve.pipelines.indexing import Index, read_index
@@ -400,11 +399,5 @@ def cast(term: Term, kind: str, wanted: str) -> Term:
 
 
 def _power(base: Any, power: Any) -> Traced:
-    """Return a power: a product of equal factors where it is one."""
-    if type(power) in (int, float) and isinstance(base, Traced) and "power" not in OPERATIONS:
-        kind = result_dtype("multiply", [base.dtype.name, type(power)])
-        wide = base.astype(kind, copy=False)
-        if power == 0.5:
-            return combine(lambda term: apply("sqrt", term), wide)
-        return combine(lambda term: raise_to(term, power), wide)
+    """Return a power."""
     return combine(lambda *terms: apply("power", *terms), base, power)

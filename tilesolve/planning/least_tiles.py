@@ -53,10 +53,10 @@ def tiles_of(
     >>> from tilesolve.model.fused import fuse
     >>> from tilesolve.machine.model import Machine
     >>> from tilesolve.model.price import list_levels
-    >>> problem = Problem.of("abcde-ecbfa-fd", "a=48,b=32,c=32,d=24,e=48,f=48")
+    >>> problem = Problem.of("abc-dac-bd", "a=48,b=32,c=40,d=24")
     >>> last = list_levels(Machine.load("e5-2680v4"))[-1]
     >>> tiles_of(problem, fuse(problem), [line_sides(problem, 64)], last)
-    (('M', 64), ('N', 8), ('K', 1))
+    (('M', 8), ('N', 1), ('K', 8))
     """
     tiles = {
         index: prod(max(side[i] for side in sides) for i in letters)
