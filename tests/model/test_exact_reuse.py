@@ -249,6 +249,15 @@ def test_runs_that_mostly_begin_late_in_lines():
     assert all(short <= mean / 10 for short, mean in shortfalls(problem, tiles, grid) if short > 1)
 
 
+def test_windows_that_begin_on_lines_end_within_others():
+    """Tiles of 8 of 13, whose windows reach 3 further: 11 pixels of 24 bytes take 5 lines."""
+    problem = Problem.of("hwk-[h+2r][w+3s]k-krs", "h=3 w=13 k=3 r=3 s=2")
+    tiles = {"h": 3, "w": 8, "k": 3, "r": 1, "s": 2}
+    grid = {i: n if n < problem.sizes[i] else 0 for i, n in tiles.items()}
+    assert all(short <= mean / 10 for short, mean in shortfalls(problem, tiles, grid) if short > 1)
+    assert accesses_of(problem)[1].touched(tiles, LINE, grid) == 3 * 5 * LINE
+
+
 def test_a_stride_along_lines_leaves_out_none():
     """Every second of 98 lines' elements: all 98 lines come."""
     problem = Problem.of("w-[2w]-w", 392)
