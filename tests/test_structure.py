@@ -247,7 +247,7 @@ NUMBERS = {
         "_LEAST_ROOM _TURNS",
         "contractions.classes": "_NAMED",
         "contractions.convolution_arguments": "MAX_DIMENSIONS MAX_NUMBER",
-        "convolutions.onnx_files": "OLDEST_OPSET",
+        "networks.files": "OLDEST_OPSET",
         "contractions.problem": "MAX_EXTENT",
         "contractions.reference": "MAX_LETTERS MAX_OPERANDS",
         "contractions.spec": "_NAMES _DIGITS",
@@ -416,7 +416,7 @@ DECIDING = {
 """Folders that decide what runs and how: what they count on has a name."""
 
 WITHIN = {
-    "convolutions.onnx_chains": {0.01, 1e-5},  # ONNX's own defaults
+    "networks.chains": {0.01, 1e-5},  # ONNX's own defaults
     "plans.cache": {12, 32, 0o600},  # and who may read a file
     "solver.chosen_sizes": {1e-4},  # what SCIP may leave open
     "plans.plan": {1e9},  # a prefix of a unit

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilesolve.contractions.spec import Spec as Spec
     from tilesolve.contractions.statements.stage import Stage as Stage
     from tilesolve.contractions.suites import suite as suite
-    from tilesolve.convolutions import onnx as onnx
+    from tilesolve.networks import onnx as onnx
     from tilesolve.convolutions.batch_norm import fold_batchnorm as fold_batchnorm
     from tilesolve.convolutions.conv import conv as conv
     from tilesolve.convolutions.layer import ConvLayer as ConvLayer
@@ -75,7 +75,7 @@ _HOMES = {
     "transpose": "transposes.transpose",
 }
 
-_MODULES = {"onnx": "convolutions.onnx"}
+_MODULES = {"onnx": "networks.onnx"}
 
 __all__ = [*_HOMES, *_MODULES]
 

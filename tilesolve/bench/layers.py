@@ -121,7 +121,7 @@ def list_layers(name: str) -> tuple[SuiteLayer, ...]:
     """
     if not name.endswith(".onnx"):
         return layer_suite(name)
-    from tilesolve.convolutions.onnx import layers
+    from tilesolve.networks.onnx import layers
 
     counted = Counter(layers(name))
     return tuple(SuiteLayer(Path(name).stem, times, one) for one, times in counted.items())

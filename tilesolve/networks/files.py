@@ -20,7 +20,7 @@ OWN_DOMAINS = ("", "ai.onnx")
 """The names of ONNX's own domain."""
 
 
-def import_onnx() -> Any:  # noqa: ANN401 - a module
+def import_onnx() -> Any:
     """Return the package `onnx`.
 
     Raises
@@ -67,6 +67,21 @@ def read_model(source: str | PathLike[str] | bytes | ModelProto) -> ModelProto:
         raise ModelError(f"{name} is damaged: {error}") from error
 
 
+def infer_shapes(model: ModelProto) -> ModelProto:
+    """Return a model with the shapes of its arrays, as far as they can be told.
+
+    Raises
+    ------
+    ModelError
+        If shapes contradict each other.
+    """
+    onnx = import_onnx()
+    try:
+        return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+        raise ModelError(f"the model is damaged: {error}") from error
+
+
 def _without_functions(model: ModelProto) -> ModelProto:
     """Return a model in which the nodes of its own functions stand where these are called."""
     if not model.functions:
@@ -84,7 +99,7 @@ def inner_graphs(node: NodeProto) -> Iterator[GraphProto]:
         yield from one.graphs
 
 
-def _check_operators(onnx: Any, name: str, model: ModelProto) -> None:  # noqa: ANN401
+def _check_operators(onnx: Any, name: str, model: ModelProto) -> None:
     """Raise `ModelError` if an operator of ONNX is not known; those of others are only run."""
     versions = [one.version for one in model.opset_import if one.domain in OWN_DOMAINS]
     nodes = [*model.graph.node, *(node for one in model.functions for node in one.node)]
@@ -99,7 +114,7 @@ def _check_operators(onnx: Any, name: str, model: ModelProto) -> None:  # noqa: 
             )
 
 
-def _check_data(onnx: Any, name: str, model: ModelProto) -> None:  # noqa: ANN401
+def _check_data(onnx: Any, name: str, model: ModelProto) -> None:
     """Raise `ModelError` if an array lies in another file that was not read."""
     for one in model.graph.initializer:
         if one.data_location == onnx.TensorProto.EXTERNAL:
@@ -123,7 +138,7 @@ def _with_shapes(model: ModelProto) -> ModelProto:
     return copy
 
 
-def _parse(onnx: Any, source: Any) -> tuple[str, ModelProto]:  # noqa: ANN401
+def _parse(onnx: Any, source: Any) -> tuple[str, ModelProto]:
     """Return what to call a model, and the model as it stands in its file."""
     if isinstance(source, onnx.ModelProto):
         return "the model", source

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import ModelError
 from tilesolve.contractions.problem import dtype_name
-from tilesolve.convolutions.onnx_files import (
+from tilesolve.networks.files import (
     attributes_of,
     check_inputs,
     read_arguments,
     read_model,
     shapes_of,
 )
-from tilesolve.convolutions.onnx_model import Model as Model
-from tilesolve.convolutions.onnx_model import load as load
-from tilesolve.convolutions.onnx_operators import operators as operators
+from tilesolve.networks.model import Model as Model
+from tilesolve.networks.model import load as load
+from tilesolve.networks.operators import operators as operators
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from tilesolve.convolutions.conv import conv
-from tilesolve.convolutions.onnx_files import (
+from tilesolve.convolutions.transposed import conv_transpose
+from tilesolve.expressions.einsum import einsum
+from tilesolve.networks.files import (
     import_onnx,
     read_arguments,
     read_transposed_arguments,
 )
-from tilesolve.convolutions.transposed import conv_transpose
-from tilesolve.expressions.einsum import einsum
 from tilesolve.packing.memory_overlap import Array
 
 
@@ -35,11 +35,11 @@ def operators() -> list[type]:
     from onnx.reference.ops.op_max_pool import MaxPool as EvaluatorMaxPool
 
     class Conv(OpRun):  # type: ignore[misc]
-        def _run(self, x: Array, w: Array, bias: Array | None = None, **given: Any) -> tuple[Array]:  # noqa: ANN401
+        def _run(self, x: Array, w: Array, bias: Array | None = None, **given: Any) -> tuple[Array]:
             return (conv(x, w, bias, **read_arguments(given, x.shape, w.shape)),)
 
     class Gemm(OpRun):  # type: ignore[misc]
-        def _run(self, a: Array, b: Array, c: Array | None = None, **given: Any) -> tuple[Array]:  # noqa: ANN401
+        def _run(self, a: Array, b: Array, c: Array | None = None, **given: Any) -> tuple[Array]:
             return (multiply_matrices(a, b, c, **given),)
 
     class MatMul(OpRun):  # type: ignore[misc]
@@ -47,7 +47,7 @@ def operators() -> list[type]:
             return (multiply(a, b),)
 
     class MaxPool(EvaluatorMaxPool):  # type: ignore[misc]
-        def _run(self, x: Array, **given: Any) -> tuple[Array, ...]:  # noqa: ANN401
+        def _run(self, x: Array, **given: Any) -> tuple[Array, ...]:
             usual = (given.get("auto_pad") or "NOTSET") == "NOTSET" and not given.get("ceil_mode")
             if not usual or len(self.onnx_node.output) > 1:
                 return super()._run(x, **given)  # type: ignore[no-any-return]
@@ -55,7 +55,7 @@ def operators() -> list[type]:
             return (pool_maxima(x, given["kernel_shape"], strides, pads, dilations),)
 
     class ConvTranspose(OpRun):  # type: ignore[misc]
-        def _run(self, x: Array, w: Array, bias: Array | None = None, **given: Any) -> tuple[Array]:  # noqa: ANN401
+        def _run(self, x: Array, w: Array, bias: Array | None = None, **given: Any) -> tuple[Array]:
             arguments = read_transposed_arguments(given, x.shape, w.shape)
             return (conv_transpose(x, w, bias, **arguments),)
 
@@ -85,7 +85,7 @@ def multiply_matrices(
     beta: float | None = None,
     transA: int | None = None,
     transB: int | None = None,
-    **_others: Any,  # noqa: ANN401
+    **_others: Any,
 ) -> Array:
     """Return ``alpha * A * B + beta * C``, as ONNX's Gemm does.
 

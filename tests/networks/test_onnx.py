@@ -8,7 +8,7 @@ import pytest
 import tilesolve
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
-from tilesolve.convolutions.onnx_files import read_transposed_arguments
+from tilesolve.networks.files import read_transposed_arguments
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper  # noqa: E402

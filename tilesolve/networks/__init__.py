@@ -1,0 +1,1 @@
+"""Networks: ONNX models as programs of layers, pipelines and views."""

@@ -1,0 +1,337 @@
+"""Programs of networks: which work computes each node, and where its arrays lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilesolve.contractions.errors import TilesolveError
+from tilesolve.networks.chains import Chain
+from tilesolve.networks.graph import Evaluator, Network, Node
+from tilesolve.networks.operators import operators
+from tilesolve.networks.places import Blocks, Place, image_order
+from tilesolve.networks.windows import FUNCTIONS
+from tilesolve.networks.works import (
+    Body,
+    CopyWork,
+    EvaluatorWork,
+    LayerWork,
+    PipelineWork,
+    Work,
+)
+from tilesolve.pipelines.front import PipelineFunction, pipeline
+
+VIEWS = frozenset(
+    ("Dropout", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze")
+) | {"Transpose", "Unsqueeze"}
+"""Operators whose results may be views of what they read."""
+
+MOST_JOINED = 8
+"""How many operators one pipeline has at most."""
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """Works in the order in which they run, and where their arrays lie.
+
+    Parameters
+    ----------
+    works
+        What runs.
+    blocks
+        The memory of their arrays.
+    inputs
+        Where each input of the model is copied to.
+    outputs
+        Where each output is found: a place, a constant, or nothing if its shape is not known.
+    """
+
+    works: list[Work] = field(default_factory=list)
+    blocks: Blocks = field(default_factory=Blocks)
+    inputs: dict[str, Place] = field(default_factory=dict)
+    outputs: dict[str, Place | np.ndarray[Any, Any] | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Builder:
+    """Makes a program of a network."""
+
+    network: Network
+    threads: int | None
+    program: Program = field(default_factory=Program)
+    _places: dict[str, Place] = field(default_factory=dict)
+    _within: dict[str, tuple[str, tuple[slice, ...]]] = field(default_factory=dict)
+    _loose: set[str] = field(default_factory=set)
+
+    def build(self) -> Program:
+        """Return the program."""
+        network, program = self.network, self.program
+        self._find_parts()
+        for name in network.inputs:
+            shape, dtype = network.shapes[name], network.dtypes[name]
+            place = program.blocks.make(shape, dtype, image_order(len(shape)), 0)
+            self._places[name] = program.inputs[name] = place
+        for nodes in self._join():
+            self._add(nodes)
+        for name in network.outputs:
+            found = network.constants.get(name)
+            program.outputs[name] = self._places.get(name) if found is None else found
+        self._note_lives()
+        return program
+
+    def _note_lives(self) -> None:
+        """Note from which work to which each block is needed."""
+        program = self.program
+        for place in program.inputs.values():
+            program.blocks.use(place, -1)
+        for at, work in enumerate(program.works):
+            for place in work.places:
+                program.blocks.use(place, at)
+        for end in program.outputs.values():
+            if isinstance(end, Place):
+                program.blocks.use(end, len(program.works))
+
+    def _find_parts(self) -> None:
+        """Note the arrays that are written where another one has them behind each other."""
+        network = self.network
+        makers = network.makers
+        for node in network.nodes:
+            if node.kind != "Concat" or any(not network.shapes.get(x) for x in node.reads):
+                continue
+            names = node.inputs
+            whole = node.outputs[0]
+            if (
+                len(set(names)) < len(names)
+                or network.dtypes.get(whole) != network.dtypes[names[0]]
+            ):
+                continue
+            if any(
+                name not in makers or makers[name].kind in VIEWS or name in self._within
+                for name in names
+            ):
+                continue
+            rank, begin = len(network.shapes[names[0]]), 0
+            axis = node.given.get("axis", 1) % rank
+            for name in names:
+                cut = [slice(None)] * rank
+                cut[axis] = slice(begin, begin + network.shapes[name][axis])
+                begin += network.shapes[name][axis]
+                self._within[name] = whole, tuple(cut)
+
+    def _join(self) -> list[list[Node]]:
+        """Return the nodes, those that one pipeline computes together.
+
+        A node joins those before it where it alone reads what they give.
+        """
+        network = self.network
+        uses, groups = network.uses, []
+        ends: dict[str, list[Node]] = {}
+        for node in network.nodes:
+            alone = [
+                ends[name]
+                for name in node.inputs
+                if name in ends and uses[name] == 1 and self._may_join(node)
+            ]
+            if alone and len(alone[0]) < MOST_JOINED and node.inputs[0]:
+                group = alone[0]
+                groups.remove(group)
+                del ends[group[-1].outputs[0]]
+                group.append(node)
+            else:
+                group = [node]
+            groups.append(group)
+            if self._may_join(node):
+                ends[node.outputs[0]] = group
+        return groups
+
+    def _may_join(self, node: Node) -> bool:
+        """Return whether a node may be one of several in a pipeline."""
+        return (
+            node.kind in FUNCTIONS
+            and node.kind not in VIEWS
+            and node.kind not in ("Concat", "MatMul", "Gemm", "Einsum")
+            and len(node.outputs) == 1
+            and node.outputs[0] not in self._within
+            and all(x in self.network.shapes for x in (*node.reads, *node.outputs))
+        )
+
+    def _add(self, nodes: Sequence[Node]) -> None:
+        """Add what computes some nodes."""
+        first = nodes[0]
+        if first.kind == "Layer":
+            self._add_layer(first)
+        elif self._is_loose(first):
+            self._evaluate(first, "shapes are not known before it runs")
+        elif (first.kind in VIEWS and self._view(first)) or (
+            first.kind == "Concat" and self._is_written(first)
+        ):
+            pass
+        else:
+            reason = self._compute(nodes)
+            if reason and len(nodes) > 1:
+                for node in nodes:
+                    self._add([node])
+            elif reason:
+                self._evaluate(first, reason)
+
+    def _is_loose(self, node: Node) -> bool:
+        """Return whether there is something of no known shape that a node reads or gives."""
+        network = self.network
+        if any(name in self._loose for name in node.reads):
+            return True
+        return any(x and (x not in network.shapes or x not in network.dtypes) for x in node.outputs)
+
+    def _out(self, name: str, order: Sequence[int]) -> Place:
+        """Return where an array is written."""
+        network, blocks = self.network, self.program.blocks
+        if name in self._places:
+            return self._places[name]
+        shape, dtype = network.shapes[name], network.dtypes[name]
+        if name in self._within:
+            whole, cut = self._within[name]
+            if whole not in self._places:
+                self._out(whole, image_order(len(shape)))
+            place = self._places[whole]
+            part = blocks.view(place, blocks.shadow(place)[cut])
+            assert part is not None
+        else:
+            part = blocks.make(shape, dtype, order, len(self.program.works))
+        self._places[name] = part
+        return part
+
+    def _is_written(self, node: Node) -> bool:
+        """Return whether all parts of an array lie there already."""
+        return all(self._within.get(x, ("",))[0] == node.outputs[0] for x in node.inputs)
+
+    def _add_layer(self, node: Node) -> None:
+        chain: Chain = node.given["chain"]
+        x = self._places[node.inputs[0]]
+        order = image_order(len(x.shape))
+        if chain.is_product:
+            order = tuple(range(len(x.shape)))
+        layer = chain.layer(x.shape, self.threads)
+        out = self._out(chain.result, order)
+        images, result = (self._images(one, chain, layer) for one in (x, out))
+        residual = None
+        if chain.residual is not None:
+            residual = self._images(self._place(chain.residual), chain, layer)
+        self.program.works.append(LayerWork(chain.nodes, layer, images, result, residual))
+
+    def _images(self, place: Place, chain: Chain, layer: Any) -> Place:
+        """Return a place as the layer has it; what cannot be seen so is copied."""
+        blocks = self.program.blocks
+        shadow = blocks.shadow(place)
+        if not chain.is_product:
+            found = blocks.view(place, shadow.transpose(image_order(shadow.ndim)))
+            assert found is not None
+            return found
+        flat = (1, -1, place.shape[-1])
+        found = blocks.view(place, shadow.reshape(flat))
+        if found is None:
+            copied = self._copy(place)
+            found = blocks.view(copied, blocks.shadow(copied).reshape(flat))
+            assert found is not None
+        return found
+
+    def _copy(self, place: Place) -> Place:
+        """Return a copy of an array in C order."""
+        at = len(self.program.works)
+        order = range(len(place.shape))
+        found = self.program.blocks.make(place.shape, place.dtype, order, at)
+        self.program.works.append(CopyWork((), place, found))
+        return found
+
+    def _place(self, name: str) -> Place:
+        """Return where an array is; a constant is put into the arena."""
+        return self._places[name]
+
+    def _view(self, node: Node, copied: Place | None = None) -> bool:
+        """Note results that are views, if need be of a copy; return whether they are."""
+        network, blocks = self.network, self.program.blocks
+        if node.inputs[0] not in self._places:
+            return False
+        place = copied or self._places[node.inputs[0]]
+        given = [network.constants.get(name) if name else None for name in node.inputs[1:]]
+        if any(one is None and name for one, name in zip(given, node.inputs[1:], strict=True)):
+            return False
+        try:
+            made = FUNCTIONS[node.kind](node, network.opset, blocks.shadow(place), *given)
+        except (TilesolveError, ValueError, IndexError, TypeError):
+            return False
+        results = made if isinstance(made, tuple) else (made,)
+        views = [blocks.view(place, np.asarray(one)) for one in results]
+        if any(one is None for one in views) and not copied:
+            return self._view(node, self._copy(place))
+        used = [name for name in node.outputs[len(results) :] if network.uses[name]]
+        if used or any(one is None for one in views):
+            return False
+        for name, one in zip(node.outputs, views, strict=False):
+            assert one is not None
+            self._places[name] = one
+        return True
+
+    def _compute(self, nodes: Sequence[Node]) -> str:
+        """Add a pipeline of some nodes; return why there is none."""
+        network = self.network
+        for node in nodes:
+            if node.kind not in FUNCTIONS:
+                return "no pipeline has it"
+        made = {name for node in nodes for name in node.outputs}
+        reads = dict.fromkeys(x for node in nodes for x in node.inputs if x and x not in made)
+        names = [name for name in reads if name not in network.constants]
+        ends = [
+            name
+            for node in nodes
+            for name in node.outputs
+            if name and (network.uses[name] > sum(name in one.inputs for one in nodes))
+        ]
+        inputs = [self._places[name] for name in names]
+        outs = [self._out(name, self._order(name, nodes, inputs)) for name in ends]
+        constants = {name: network.constants[name] for name in reads if name in network.constants}
+        kinds = [network.dtypes[name] for name in ends]
+        body = Body(
+            nodes,
+            constants,
+            list(zip(names, (one.order for one in inputs), strict=True)),
+            list(zip(ends, (one.order for one in outs), kinds, strict=True)),
+            network.opset,
+        )
+        function: PipelineFunction = pipeline(body, threads=self.threads)
+        given = [self.program.blocks.shadow(one).transpose(one.order) for one in inputs]
+        try:
+            plans = function.plan(*given)
+        except (TilesolveError, ValueError, TypeError, IndexError, AttributeError) as error:
+            return str(error).splitlines()[0] if str(error) else type(error).__name__
+        several = plans if isinstance(plans, tuple) else (plans,)
+        seconds = sum(one.seconds for one in several)
+        self.program.works.append(PipelineWork(nodes, function, inputs, outs, seconds))
+        return ""
+
+    def _order(self, name: str, nodes: Sequence[Node], inputs: Sequence[Place]) -> tuple[int, ...]:
+        """Return the order in memory of what some nodes give: that of what they read."""
+        count = len(self.network.shapes[name])
+        usual = tuple(range(count))
+        if nodes[0].kind in ("MatMul", "Gemm", "Einsum", *VIEWS):
+            return usual
+        return next((one.order for one in inputs if len(one.shape) == count), usual)
+
+    def _evaluate(self, node: Node, reason: str) -> None:
+        """Add a node that ONNX's own evaluator computes."""
+        network = self.network
+        reads = list(dict.fromkeys(node.reads))
+        made = [name for name in node.outputs if name]
+        assert node.proto is not None
+        evaluator = Evaluator([node.proto], reads, made, network, operators())
+        inputs = {x: self._places.get(x, network.constants.get(x)) for x in reads}
+        outputs: dict[str, Place | None] = {}
+        for name in made:
+            if name in network.shapes and name in network.dtypes:
+                shape = network.shapes[name]
+                outputs[name] = self._out(name, tuple(range(len(shape))))
+            else:
+                outputs[name] = None
+                self._loose.add(name)
+        self.program.works.append(EvaluatorWork([node], evaluator, inputs, outputs, reason))

@@ -1,0 +1,142 @@
+"""Nodes that together are one operator, as exporters write it where ONNX had none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isclose, sqrt
+
+from tilesolve.networks.graph import Network, Node
+
+_CLOSE = 1e-3
+
+
+def join_patterns(network: Network) -> None:
+    """Put one node in the place of those that together are an activation."""
+    for find in (_find_silu, _find_hard_swish, _find_gelu):
+        while (found := next(find(network), None)) is not None:
+            gone, made = found
+            network.replace(gone, made)
+            network.remove_unread()
+
+
+def _only_read(network: Network, *names: str) -> bool:
+    """Return whether each of some arrays is read once."""
+    uses = network.uses
+    return all(uses[name] == 1 for name in names)
+
+
+def _find_silu(network: Network) -> Iterator[tuple[list[Node], Node]]:
+    """Yield products of a number and its sigmoid, and the node that is the same."""
+    makers, uses = network.makers, network.uses
+    for node in network.nodes:
+        for x, other in _pairs(node, "Mul"):
+            gate = makers.get(other)
+            if gate is None or gate.inputs != [x] or uses[other] != 1:
+                continue
+            if gate.kind in ("Sigmoid", "HardSigmoid"):
+                if gate.kind == "HardSigmoid" and not _is_sixth(gate):
+                    continue
+                kind = "Silu" if gate.kind == "Sigmoid" else "HardSwish"
+                yield [gate, node], Node(kind, [x], list(node.outputs))
+
+
+def _is_sixth(gate: Node) -> bool:
+    """Return whether a hard sigmoid is that of a hard swish."""
+    alpha, beta = gate.given.get("alpha", 0.2), gate.given.get("beta", 0.5)
+    return isclose(alpha, 1 / 6, rel_tol=_CLOSE) and isclose(beta, 0.5, rel_tol=_CLOSE)
+
+
+def _find_hard_swish(network: Network) -> Iterator[tuple[list[Node], Node]]:
+    """Yield x * clip(x + 3, 0, 6) / 6, and the node that is the same."""
+    makers = network.makers
+    for node in network.nodes:
+        if node.kind != "Div" or network.number(node.inputs[1]) != 6:
+            continue
+        whole = makers.get(node.inputs[0])
+        if whole is None:
+            continue
+        for x, other in _pairs(whole, "Mul"):
+            clip = makers.get(other)
+            if clip is None or clip.kind != "Clip" or _bounds(network, clip) != (0, 6):
+                continue
+            shifted = makers.get(clip.inputs[0])
+            if shifted is None or all(
+                pair != x or network.number(three) != 3 for pair, three in _pairs(shifted, "Add")
+            ):
+                continue
+            if _only_read(network, whole.outputs[0], clip.outputs[0], shifted.outputs[0]):
+                yield [shifted, clip, whole, node], Node("HardSwish", [x], list(node.outputs))
+
+
+def _bounds(network: Network, clip: Node) -> tuple[float | None, ...]:
+    """Return the ends of a Clip that are known."""
+    names = [*clip.inputs[1:], "", ""][:2]
+    told = (clip.given.get("min"), clip.given.get("max"))
+    return tuple(
+        given if given is not None else network.number(name)
+        for given, name in zip(told, names, strict=True)
+    )
+
+
+def _find_gelu(network: Network) -> Iterator[tuple[list[Node], Node]]:
+    """Yield the products of x, one half, and one plus the error function of x / sqrt(2)."""
+    makers = network.makers
+    for erf in network.nodes:
+        if erf.kind != "Erf":
+            continue
+        scaled = makers.get(erf.inputs[0])
+        x = None if scaled is None else _scaled(network, scaled)
+        if scaled is None or x is None:
+            continue
+        (plus,) = _readers(network, erf.outputs[0], "Add") or [None]
+        if plus is None or all(network.number(one) != 1 for _, one in _pairs(plus, "Add")):
+            continue
+        gone, result, factors = [scaled, erf, plus], plus.outputs[0], {x, "half"}
+        while factors:
+            (times,) = _readers(network, result, "Mul") or [None]
+            if times is None:
+                break
+            (other,) = [name for name in times.inputs if name != result] or [""]
+            wanted = "half" if network.number(other) == 0.5 else other
+            if wanted not in factors:
+                half = makers.get(other)  # x * 0.5 stands apart
+                if half is None or half.kind != "Mul" or factors != {x, "half"}:
+                    break
+                if not any(a == x and network.number(b) == 0.5 for a, b in _pairs(half, "Mul")):
+                    break
+                gone.append(half)
+                factors.clear()
+            factors.discard(wanted)
+            gone.append(times)
+            result = times.outputs[0]
+        inner = [one.outputs[0] for one in gone if one.outputs[0] != result]
+        if not factors and _only_read(network, *inner):
+            yield gone, Node("Gelu", [x], [result])
+
+
+def _scaled(network: Network, node: Node) -> str | None:
+    """Return x of x / sqrt(2), or of x * sqrt(1/2)."""
+    if node.kind == "Div":
+        root = network.number(node.inputs[1])
+        return (
+            node.inputs[0] if root is not None and isclose(root, sqrt(2), rel_tol=_CLOSE) else None
+        )
+    for x, other in _pairs(node, "Mul"):
+        root = network.number(other)
+        if root is not None and isclose(root, sqrt(0.5), rel_tol=_CLOSE):
+            return x
+    return None
+
+
+def _readers(network: Network, name: str, kind: str) -> list[Node]:
+    """Return the only reader of an array, if it is of a kind."""
+    found = [node for node in network.nodes if name in node.reads]
+    return found if len(found) == 1 and found[0].kind == kind else []
+
+
+def _pairs(node: Node, kind: str) -> list[tuple[str, str]]:
+    """Return both orders of a node's two inputs, if it is of a kind."""
+    if node.kind != kind or len(node.inputs) != 2:
+        return []
+    a, b = node.inputs
+    return [(a, b), (b, a)]

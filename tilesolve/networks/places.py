@@ -1,0 +1,167 @@
+"""Where the arrays of a network lie: in one arena, whose parts are used again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tilesolve.packing.buffers import Bytes, allocate
+from tilesolve.packing.memory_overlap import Array
+from tilesolve.packing.sizes import ALIGNMENT_BYTES
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an array lies: a view of a block.
+
+    Parameters
+    ----------
+    block
+        The number of the block.
+    offset
+        Bytes from its begin.
+    shape, strides, dtype
+        Of the array.
+    """
+
+    block: int
+    offset: int
+    shape: Shape
+    strides: Shape
+    dtype: np.dtype[Any]
+
+    def array(self, memory: Bytes, begin: int = 0) -> Array:
+        """Return the array in memory, in which the block begins somewhere."""
+        return np.ndarray(self.shape, self.dtype, memory, begin + self.offset, self.strides)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes as they lie in memory, the outermost first; those of one element stay apart."""
+        count = len(self.shape)
+        found = sorted(
+            (axis for axis in range(count) if self.shape[axis] > 1),
+            key=lambda axis: -abs(self.strides[axis]),
+        )
+        for axis in range(count):
+            if self.shape[axis] == 1:
+                found.insert(axis, axis)
+        return tuple(found)
+
+
+def image_order(count: int) -> tuple[int, ...]:
+    """Return the order of axes that images have here: channels last.
+
+    Examples
+    --------
+    >>> image_order(4), image_order(2)
+    ((0, 2, 3, 1), (0, 1))
+    """
+    return (0, *range(2, count), 1) if count > 2 else tuple(range(count))
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """Return the order that undoes another one."""
+    return tuple(list(order).index(axis) for axis in range(len(order)))
+
+
+@dataclass(slots=True)
+class Block:
+    """Memory of some arrays.
+
+    Parameters
+    ----------
+    size
+        Bytes.
+    first, last
+        The first and the last work that uses it.
+    """
+
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class Blocks:
+    """All blocks of a program, and how they lie in its arena."""
+
+    blocks: list[Block] = field(default_factory=list)
+    _shadow: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
+
+    def make(self, shape: Shape, dtype: np.dtype[Any], order: Sequence[int], work: int) -> Place:
+        """Return an array in a block of its own, with its axes in some order in memory."""
+        strides, step = [0] * len(shape), dtype.itemsize
+        for axis in reversed(order):
+            strides[axis] = step
+            step *= shape[axis]
+        self.blocks.append(Block(max(1, prod(shape)) * dtype.itemsize, work, work))
+        return Place(len(self.blocks) - 1, 0, shape, tuple(strides), dtype)
+
+    def view(self, place: Place, found: Array) -> Place | None:
+        """Return a view of a place's shadow as a place; None if it is a copy."""
+        shadow = self._shadow
+        at = found.ctypes.data - shadow.ctypes.data
+        if (
+            found.base is None
+            or not 0 <= at <= len(shadow)
+            or not np.may_share_memory(found, shadow)
+        ):
+            return None
+        return Place(place.block, at, found.shape, found.strides, found.dtype)
+
+    def shadow(self, place: Place) -> Array:
+        """Return an array that lies like a place, whose elements mean nothing."""
+        size = max(self.blocks[place.block].size, 1)
+        if len(self._shadow) < size:
+            self._shadow = np.empty(size, np.uint8)
+        return place.array(self._shadow)
+
+    def use(self, place: Place, work: int) -> None:
+        """Note that a work uses a place."""
+        block = self.blocks[place.block]
+        block.first, block.last = min(block.first, work), max(block.last, work)
+
+    def arrange(self) -> tuple[list[int], int]:
+        """Return where each block begins in the arena, and how large that is.
+
+        The largest block is placed first, each at the lowest place that is free while it lives.
+        """
+        begins = [0] * len(self.blocks)
+        placed: list[int] = []
+        for at in sorted(range(len(self.blocks)), key=lambda one: -self.blocks[one].size):
+            block = self.blocks[at]
+            begin = 0
+            for other in sorted(placed, key=begins.__getitem__):
+                there = self.blocks[other]
+                if there.last < block.first or there.first > block.last:
+                    continue
+                if begin + block.size <= begins[other]:
+                    break
+                begin = max(begin, _aligned(begins[other] + there.size))
+            begins[at] = begin
+            placed.append(at)
+        size = max((begins[at] + one.size for at, one in enumerate(self.blocks)), default=0)
+        return begins, size
+
+    @property
+    def least_bytes(self) -> int:
+        """The most bytes that live at once: no arena is smaller."""
+        works = {one.first for one in self.blocks}
+        return max(
+            (sum(b.size for b in self.blocks if b.first <= at <= b.last) for at in works), default=0
+        )
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+def new_arena(size: int) -> Bytes:
+    """Return memory for all blocks, on huge pages where the system has them."""
+    return allocate(max(size, 1))

@@ -1,0 +1,222 @@
+"""Works: what a program runs, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from tilesolve.convolutions.layer import ConvLayer
+from tilesolve.networks.graph import Evaluator, Node
+from tilesolve.networks.places import Place, inverse
+from tilesolve.networks.windows import FUNCTIONS
+from tilesolve.packing.memory_overlap import Array
+from tilesolve.pipelines.front import PipelineFunction
+
+Locate = Callable[[Place], Array]
+"""Returns the array at a place of the arena."""
+
+Held = dict[str, Any]
+"""Arrays whose shapes are not known before a model runs, by name."""
+
+Step = Callable[[Held], None]
+"""A work with its arrays."""
+
+
+class Work(Protocol):
+    """What a program runs: it reads and writes places of the arena, or arrays of no known shape."""
+
+    nodes: Sequence[Node]
+
+    @property
+    def places(self) -> list[Place]:
+        """All places that it uses."""
+
+    def bind(self, locate: Locate) -> Step:
+        """Return what computes it."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it is predicted to take; None if nothing predicts it."""
+
+    def __str__(self) -> str: ...
+
+
+@dataclass(slots=True, eq=False)
+class LayerWork:
+    """A convolution or a product with constant weights."""
+
+    nodes: Sequence[Node]
+    layer: ConvLayer
+    x: Place
+    out: Place
+    residual: Place | None = None
+
+    @property
+    def places(self) -> list[Place]:
+        """All places that it uses."""
+        return [self.x, self.out, *([self.residual] if self.residual else [])]
+
+    def bind(self, locate: Locate) -> Step:
+        """Return what computes it."""
+        layer, x, out = self.layer, locate(self.x), locate(self.out)
+        residual = None if self.residual is None else locate(self.residual)
+
+        def run(held: Held) -> None:
+            layer(x, out, residual)
+
+        return run
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it is predicted to take."""
+        return self.layer.plan.seconds
+
+    def __str__(self) -> str:
+        return str(self.layer).partition("\n")[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """What nodes compute, as a function of arrays in the order of memory.
+
+    Parameters
+    ----------
+    nodes
+        In their order.
+    constants
+        What they read beside.
+    inputs, outputs
+        Names of arrays, with the order of axes that each has in memory.
+    opset
+        The version of the operators.
+    """
+
+    nodes: Sequence[Node]
+    constants: Mapping[str, Array]
+    inputs: Sequence[tuple[str, tuple[int, ...]]]
+    outputs: Sequence[tuple[str, tuple[int, ...], np.dtype[Any]]]
+    opset: int
+
+    def __call__(self, *arrays: Any) -> Any:
+        held: Held = dict(self.constants)
+        for (name, order), array in zip(self.inputs, arrays, strict=True):
+            held[name] = array.transpose(inverse(order))
+        for node in self.nodes:
+            given = [held[name] if name else None for name in node.inputs]
+            found = FUNCTIONS[node.kind](node, self.opset, *given)
+            results = found if isinstance(found, tuple) else (found,)
+            held.update(zip(node.outputs, results, strict=False))
+        made = []
+        for name, order, dtype in self.outputs:
+            found = held[name]
+            found = found if found.dtype == dtype else found.astype(dtype)
+            made.append(found.transpose(order))
+        return made[0] if len(made) == 1 else tuple(made)
+
+
+@dataclass(slots=True, eq=False)
+class PipelineWork:
+    """Operators that a pipeline computes."""
+
+    nodes: Sequence[Node]
+    function: PipelineFunction
+    inputs: list[Place]
+    outputs: list[Place]
+    seconds: float | None = None
+
+    @property
+    def places(self) -> list[Place]:
+        """All places that it uses."""
+        return [*self.inputs, *self.outputs]
+
+    def bind(self, locate: Locate) -> Step:
+        """Return what computes it."""
+        given = [locate(one).transpose(one.order) for one in self.inputs]
+        outs = [locate(one).transpose(one.order) for one in self.outputs]
+        function, out = self.function, outs[0] if len(outs) == 1 else tuple(outs)
+
+        def run(held: Held) -> None:
+            function(*given, out=out)
+
+        return run
+
+    def __str__(self) -> str:
+        return ", ".join(one.kind for one in self.nodes)
+
+
+@dataclass(slots=True, eq=False)
+class CopyWork:
+    """An array that is copied, as NumPy does it."""
+
+    nodes: Sequence[Node]
+    source: Place
+    out: Place
+    seconds: float | None = None
+
+    @property
+    def places(self) -> list[Place]:
+        """All places that it uses."""
+        return [self.source, self.out]
+
+    def bind(self, locate: Locate) -> Step:
+        """Return what computes it."""
+        source, out = locate(self.source), locate(self.out)
+
+        def run(held: Held) -> None:
+            np.copyto(out, source)
+
+        return run
+
+    def __str__(self) -> str:
+        return "copy"
+
+
+@dataclass(slots=True, eq=False)
+class EvaluatorWork:
+    """An operator that ONNX's own evaluator computes.
+
+    `inputs` and `outputs` have a place, a constant, or nothing where no shape is known.
+    """
+
+    nodes: Sequence[Node]
+    evaluator: Evaluator
+    inputs: dict[str, Place | Array | None]
+    outputs: dict[str, Place | None]
+    reason: str
+    seconds: float | None = field(default=None)
+
+    @property
+    def places(self) -> list[Place]:
+        """All places that it uses."""
+        all_of_them = [*self.inputs.values(), *self.outputs.values()]
+        return [one for one in all_of_them if isinstance(one, Place)]
+
+    def bind(self, locate: Locate) -> Step:
+        """Return what computes it."""
+        known = {
+            name: locate(one) if isinstance(one, Place) else one
+            for name, one in self.inputs.items()
+            if one is not None
+        }
+        loose = [name for name, one in self.inputs.items() if one is None]
+        targets = {
+            name: locate(one) if one is not None else None for name, one in self.outputs.items()
+        }
+        evaluator = self.evaluator
+
+        def run(held: Held) -> None:
+            found = evaluator.run(known | {name: held[name] for name in loose})
+            for name, value in zip(evaluator.outputs, found, strict=True):
+                target = targets[name]
+                if target is None:
+                    held[name] = value
+                else:
+                    target[...] = value
+
+        return run
+
+    def __str__(self) -> str:
+        return f"{self.nodes[0]} by ONNX's evaluator: {self.reason}"
