@@ -43,9 +43,10 @@ def load_right(build, dtype, tolerance, **kinds):
 def test_all_convolutions_are_layers(build, count, folds):
     """Biases of zeros stand there once, as torch writes them; or batch normalisations do."""
     loaded = load_right(build, "float32", 1e-4, folds=folds)
-    assert (len(loaded.layers), loaded.others) == (count, ())
-    assert str(loaded).splitlines()[0] == f"{count} of {count} convolutions are layers"
-    assert repr(loaded) == f"<Model of image: {count} of {count} convolutions are layers>"
+    assert (len(loaded.layers), loaded.others) == (count + 1, ())
+    told = f"{count} of {count} convolutions are layers, and 1 product"
+    assert str(loaded).splitlines()[0] == told
+    assert repr(loaded) == f"<Model of image: {told}>"
     residuals = sum(layer.has_residual for layer in loaded.layers)
     assert residuals == (8 if build is resnet18 else 10)
     ends = [str(layer).partition("\n")[0].rpartition(", ")[2] for layer in loaded.layers]
@@ -53,12 +54,13 @@ def test_all_convolutions_are_layers(build, count, folds):
     assert len(activations) == (17 if build is resnet18 else 35)
 
 
+@pytest.mark.filterwarnings("ignore:.*GlobalAveragePool")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_layers_of_half_precision(dtype):
     """Models of two bytes a number have layers, too."""
     pytest.importorskip("ml_dtypes")
     loaded = load_right(resnet18, dtype, 0.02 if dtype == "float16" else 0.15)
-    assert (len(loaded.layers), loaded.others) == (20, ())
+    assert (len(loaded.layers), loaded.others) == (21, ())
     assert {layer.convolution.dtype for layer in loaded.layers} == {dtype}
 
 
@@ -119,12 +121,9 @@ def test_weights_computed_of_constants(written, also):
     made = make_model([helper.make_node("Conv", ["x", "w"], ["y"])], {"x": x.shape}, {"w": values})
     (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
     np.testing.assert_allclose(found["y"], expected, rtol=1e-4, atol=1e-5)
-    graph = loaded._evaluator.onnx_graph_
     if also:
         np.testing.assert_array_equal(found[name], values)
-    else:
-        assert [node.op_type for node in graph.node] == ["Layer"]
-        assert not graph.initializer
+    assert len(loaded.program.works) == 1
 
 
 def branch(nodes, name):
@@ -140,7 +139,7 @@ def without_layers():
     conv = node("Conv", ["x", "w"], ["y"], name="c")
     yield make_model([conv], {"x": x, "w": w.shape}, {}), "its weights 'w' are an input"
     made = node("Mul", ["v", "v"], ["w"])
-    yield make_model([made, conv], {"x": x}, {"v": w}), "its weights 'w' are the result of Mul"
+    yield make_model([made, conv], {"x": x, "v": w.shape}, {}), "its weights 'w' are the result of"
     biased = node("Conv", ["x", "w", "b"], ["y"], name="c")
     yield make_model([biased], {"x": x, "b": (3,)}, {"w": w}), "its bias 'b' is an input"
     shaped = [node("Reshape", ["z", "s"], ["x"]), conv]
@@ -156,6 +155,7 @@ def without_layers():
     yield make_model([choice], inputs, {"w": w, "b": bias}), "it stands within If 'i'"
 
 
+@pytest.mark.filterwarnings("ignore:.*(Reshape|If)")
 @pytest.mark.parametrize(("made", "reason"), list(without_layers()))
 def test_convolutions_without_layers(made, reason):
     """The model says which they are and why; its results are right."""
@@ -165,7 +165,7 @@ def test_convolutions_without_layers(made, reason):
     assert other.reason.startswith(reason)
     lines = str(loaded).splitlines()
     assert lines[0] == "0 of 1 convolutions are layers"
-    assert lines[1].startswith(f"{other.operator} 'c' is no layer: {reason}")
+    assert f"{other.operator} 'c' is no layer: {other.reason}" in lines
     given = {
         name: RNG.standard_normal(shape).astype(np.float32)
         for name, (shape, _) in loaded.inputs.items()
@@ -175,6 +175,7 @@ def test_convolutions_without_layers(made, reason):
     check_loaded(made, given)
 
 
+@pytest.mark.filterwarnings("ignore:.*If")
 def test_results_read_within_another_graph():
     """What a branch of If reads stays, though one node alone reads it beside that."""
     node, w = helper.make_node, RNG.standard_normal((3, 2, 3)).astype(np.float32)

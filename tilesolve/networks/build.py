@@ -213,12 +213,20 @@ class Builder:
         if chain.is_product:
             order = tuple(range(len(x.shape)))
         layer = chain.layer(x.shape, self.threads)
+        shape = (*x.shape[:-1], len(chain.weights))
+        if not chain.is_product:
+            count, *extents, filters = layer.out_shape
+            shape = (count, filters, *extents)
+        self.network.shapes[chain.result] = shape
+        self.network.dtypes[chain.result] = chain.weights.dtype
         out = self._out(chain.result, order)
         images, result = (self._images(one, chain, layer) for one in (x, out))
         residual = None
         if chain.residual is not None:
             residual = self._images(self._place(chain.residual), chain, layer)
-        self.program.works.append(LayerWork(chain.nodes, layer, images, result, residual))
+        self.program.works.append(
+            LayerWork(chain.nodes, layer, chain.is_product, images, result, residual)
+        )
 
     def _images(self, place: Place, chain: Chain, layer: Any) -> Place:
         """Return a place as the layer has it; what cannot be seen so is copied."""

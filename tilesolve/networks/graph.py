@@ -162,12 +162,13 @@ class Network:
 
 
 def _names_within(node: NodeProto) -> Iterator[str]:
-    """Yield the names that the graphs within a node read."""
+    """Yield the names that the graphs within a node read of what is around them."""
     for graph in inner_graphs(node):
-        for one in graph.node:
-            yield from one.input
-            yield from _names_within(one)
-        yield from (one.name for one in graph.output)
+        made = {name for one in graph.node for name in one.output}
+        made |= {one.name for one in (*graph.initializer, *graph.input)}
+        reads = [one.name for one in graph.output]
+        reads += [name for one in graph.node for name in (*one.input, *_names_within(one))]
+        yield from (name for name in reads if name and name not in made)
 
 
 def read_network(model: ModelProto) -> Network:

@@ -16,7 +16,7 @@ from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
 from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.networks.build import Builder, Program
-from tilesolve.networks.chains import OtherConvolution, join_chains
+from tilesolve.networks.chains import CONVOLUTIONS, OtherConvolution, join_chains
 from tilesolve.networks.files import check_inputs, read_model
 from tilesolve.networks.graph import read_network
 from tilesolve.networks.patterns import join_patterns
@@ -164,7 +164,15 @@ class Model:
         return f"<Model of {', '.join(self.inputs) or 'no input'}: {self._count()}>"
 
     def __str__(self) -> str:
-        works = [str(work) for work in self.program.works]
+        works = [
+            str(work)
+            for work in self.program.works
+            if not (
+                isinstance(work, EvaluatorWork)
+                and work.is_ours
+                and work.nodes[0].kind in CONVOLUTIONS
+            )
+        ]
         memory = (
             f"arrays take {format_volume(self.bytes)}, at least {format_volume(self.least_bytes)}"
         )
@@ -174,11 +182,14 @@ class Model:
         return write_html_report(str(self))
 
     def _count(self) -> str:
-        convolutions = [one for one in self.layers if not one.convolution.pointwise or True]
-        count = len(convolutions) + len(self.others)
-        if not count:
-            return "no convolutions"
-        return f"{len(self.layers)} of {count} convolutions are layers"
+        works = [work for work in self.program.works if isinstance(work, LayerWork)]
+        products = sum(work.is_product for work in works)
+        layers = len(works) - products
+        count = layers + len(self.others)
+        told = f"{layers} of {count} convolutions are layers" if count else "no convolutions"
+        if products:
+            told += f", and {products} product{'s' * (products > 1)}"
+        return told
 
 
 def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | None = None) -> Model:
@@ -213,6 +224,7 @@ def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | Non
     _, others = join_chains(network)
     program = Builder(network, shared).build()
     left = [work for work in program.works if isinstance(work, EvaluatorWork)]
+    left = [work for work in left if not work.is_ours]
     if left:
         kinds = sorted({work.nodes[0].kind for work in left})
         warnings.warn(

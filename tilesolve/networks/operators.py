@@ -19,6 +19,10 @@ from tilesolve.networks.files import (
 from tilesolve.packing.memory_overlap import Array
 
 
+OPERATORS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "MaxPool")
+"""What `operators` has."""
+
+
 def operators() -> list[type]:
     """Return operators for ``onnx.reference.ReferenceEvaluator(model, new_ops=...)``.
 

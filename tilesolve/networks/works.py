@@ -10,6 +10,7 @@ import numpy as np
 
 from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.networks.graph import Evaluator, Node
+from tilesolve.networks.operators import OPERATORS
 from tilesolve.networks.places import Place, inverse
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.packing.memory_overlap import Array
@@ -50,6 +51,7 @@ class LayerWork:
 
     nodes: Sequence[Node]
     layer: ConvLayer
+    is_product: bool
     x: Place
     out: Place
     residual: Place | None = None
@@ -189,6 +191,11 @@ class EvaluatorWork:
     seconds: float | None = field(default=None)
 
     @property
+    def is_ours(self) -> bool:
+        """Whether the operator is one of ours, which the evaluator calls."""
+        return self.nodes[0].kind in OPERATORS
+
+    @property
     def places(self) -> list[Place]:
         """All places that it uses."""
         all_of_them = [*self.inputs.values(), *self.outputs.values()]
@@ -219,4 +226,4 @@ class EvaluatorWork:
         return run
 
     def __str__(self) -> str:
-        return f"{self.nodes[0]} by ONNX's evaluator: {self.reason}"
+        return f"{self.nodes[0]} {'alone' if self.is_ours else 'in ONNX reference'}: {self.reason}"
