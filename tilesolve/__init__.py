@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tilesolve.contractions.spec import Spec as Spec
     from tilesolve.contractions.statements.stage import Stage as Stage
     from tilesolve.contractions.suites import suite as suite
-    from tilesolve.networks import onnx as onnx
     from tilesolve.convolutions.batch_norm import fold_batchnorm as fold_batchnorm
     from tilesolve.convolutions.conv import conv as conv
     from tilesolve.convolutions.layer import ConvLayer as ConvLayer
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from tilesolve.machine.model import Machine as Machine
     from tilesolve.nests.plan import NestPlan as NestPlan
     from tilesolve.nests.plan import nest as nest
+    from tilesolve.networks import onnx as onnx
     from tilesolve.pipelines.front import pipeline as pipeline
     from tilesolve.plans.plan import Plan as Plan
     from tilesolve.plans.plan import plan as plan

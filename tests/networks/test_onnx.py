@@ -219,17 +219,55 @@ def damaged():
     yield block(opset=6), "operators of version 6; versions 7 to"
     yield block(opset=999), "operators of version 999"
     yield conv((2, 3, 7, 7), (4, 2, 3, 3)), "w has 2 channels|is damaged"
-    yield conv(("N", 3, 7, 7), (4, 3, 3, 3)), r"'x' has the dynamic shape \(N, 3, 7, 7\)"
     yield conv((2, 3, 7, 7), (4, 3, 3, 3), kernel_shape=[2, 2]), "kernel_shape|is damaged"
     unknown = make_model([helper.make_node("Softly", ["x"], ["y"])], {"x": (1, 2)}, {})
     yield unknown, r"has the operator 'Softly' \(node 'y'\), which version 17 of ONNX's .* not have"
-    missing = make_model([helper.make_node("Relu", ["x"], ["y"])], {"x": None}, {})
-    yield missing, "input 'x' has no shape: give it numbers"
     apart = conv((2, 3, 7, 7), (4, 3, 3, 3))
     apart.graph.initializer[0].data_location = TensorProto.EXTERNAL
     entry = apart.graph.initializer[0].external_data.add()
     entry.key, entry.value = "location", "weights.bin"
     yield apart, "array 'w' in another file, 'weights.bin': give the path of the model"
+
+
+def test_dynamic_shapes():
+    """A model is planned for the shapes that come, or for given ones; a list of layers needs them."""
+    w = random(4, 3, 3, 3)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Add", ["r", "z"], ["y"]),
+    ]
+    made = make_model(nodes, {"x": ("N", 3, "H", "H"), "z": ("N", 4, "H", "H")}, {"w": w}, {"y": 4})
+    with pytest.raises(ModelError, match=r"'x' has the dynamic shape \(N, 3, H, H\)"):
+        tilesolve.onnx.layers(made)
+    loaded = tilesolve.onnx.load(made)
+    assert str(loaded) == (
+        "a model of x (N, 3, H, H), z (N, 4, H, H), planned when it is first called"
+    )
+    with pytest.raises(ModelError, match="dynamic shapes, and nothing has run"):
+        _ = loaded.program
+    for count, side in ((1, 5), (3, 4), (1, 5), (2, 7), (1, 3), (1, 2), (1, 5)):
+        given = {"x": random(count, 3, side, side), "z": random(count, 4, side, side)}
+        (expected,) = ReferenceEvaluator(made).run(None, given)
+        np.testing.assert_allclose(loaded(given)["y"], expected, rtol=1e-4, atol=1e-5)
+        assert len(loaded.layers) == 1
+    for x, z, error in (
+        ((1, 3, 5, 4), (1, 4, 5, 5), r"'x' has the shape \(1, 3, 5, 4\), the model has \(N, 3, H"),
+        ((1, 3, 5, 5), (2, 4, 5, 5), r"'z' has the shape \(2, 4, 5, 5\)"),
+        ((1, 3, 5), (1, 4, 5, 5), r"'x' has the shape \(1, 3, 5\)"),
+    ):
+        with pytest.raises(SizeError, match=error):
+            loaded({"x": random(*x), "z": random(*z)})
+    told = tilesolve.onnx.load(made, shapes={"x": (2, 3, 5, 5), "z": (2, 4, 5, 5)})
+    assert told.layers[0].out_shape == (2, 5, 5, 4)
+    with pytest.raises(SizeError, match=r"shape \(2, 3, 5, 4\) is given for 'x'"):
+        tilesolve.onnx.load(made, shapes={"x": (2, 3, 5, 4), "z": (2, 4, 5, 5)})
+    with pytest.raises(ModelError, match="inputs are x, z, shapes are of x"):
+        tilesolve.onnx.load(made, shapes={"x": (2, 3, 5, 5)})
+    missing = make_model([helper.make_node("Relu", ["x"], ["y"])], {"x": None}, {})
+    np.testing.assert_array_equal(tilesolve.onnx.load(missing)(np.float32([-1, 2]))["y"], [0, 2])
+    with pytest.raises(ModelError, match="input 'x' has no shape: give it numbers"):
+        tilesolve.onnx.layers(missing)
 
 
 @pytest.mark.parametrize(("source", "message"), list(damaged()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -170,25 +170,80 @@ def shapes_of(graph: GraphProto) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def check_inputs(graph: GraphProto) -> None:
-    """Raise `ModelError` if an input has extents that are not known."""
+def dtypes_of(graph: GraphProto) -> dict[str, Any]:
+    """Return the dtype of each array of which it is known."""
+    onnx = import_onnx()
+    kinds = {
+        one.name: one.type.tensor_type.elem_type
+        for one in (*graph.input, *graph.value_info, *graph.output)
+        if one.type.HasField("tensor_type") and one.type.tensor_type.elem_type
+    }
+    return {name: onnx.helper.tensor_dtype_to_np_dtype(kind) for name, kind in kinds.items()}
+
+
+def dimensions_of(graph: GraphProto) -> dict[str, tuple[int | str, ...] | None]:
+    """Return the extents of each input: numbers, or names of those that are not known.
+
+    An input without a shape has None.
+    """
     fixed = {one.name for one in graph.initializer}
-    known = shapes_of(graph)
+    found: dict[str, tuple[int | str, ...] | None] = {}
     for one in graph.input:
-        if one.name in known or one.name in fixed:
+        if one.name in fixed:
             continue
         kind = one.type.tensor_type
-        told = "no shape"
+        found[one.name] = None
         if kind.HasField("shape"):
-            dims = (
-                str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?"
+            found[one.name] = tuple(
+                dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?"
                 for dim in kind.shape.dim
             )
-            told = f"the dynamic shape ({', '.join(dims)})"
-        raise ModelError(
-            f"input {one.name!r} has {told}: give it numbers, for "
-            "instance by onnx.tools.update_model_dims.update_inputs_outputs_dims"
-        )
+    return found
+
+
+def check_inputs(graph: GraphProto) -> None:
+    """Raise `ModelError` if an input has extents that are not known."""
+    for name, dims in dimensions_of(graph).items():
+        if dims is None or any(isinstance(one, str) for one in dims):
+            told = "no shape" if dims is None else f"the dynamic shape {format_shape(dims)}"
+            raise ModelError(
+                f"input {name!r} has {told}: give it numbers, for "
+                "instance by onnx.tools.update_model_dims.update_inputs_outputs_dims"
+            )
+
+
+def format_shape(dims: Sequence[int | str]) -> str:
+    """Return extents as text.
+
+    Examples
+    --------
+    >>> format_shape(("N", 3))
+    '(N, 3)'
+    """
+    return f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
+
+
+def fix_shapes(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
+    """Return a copy of a model whose inputs have some shapes.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot have them.
+    """
+    copy = import_onnx().ModelProto()
+    copy.CopyFrom(model)
+    del copy.graph.value_info[:]
+    for one in copy.graph.output:
+        one.type.tensor_type.ClearField("shape")
+    for one in copy.graph.input:
+        if one.name in shapes:
+            kind = one.type.tensor_type
+            kind.ClearField("shape")
+            kind.shape.SetInParent()
+            for extent in shapes[one.name]:
+                kind.shape.dim.add().dim_value = extent
+    return infer_shapes(copy)
 
 
 def attributes_of(node: NodeProto) -> dict[str, Any]:

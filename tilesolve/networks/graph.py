@@ -14,6 +14,7 @@ from tilesolve.contractions.errors import ModelError
 from tilesolve.networks.files import (
     OWN_DOMAINS,
     attributes_of,
+    dtypes_of,
     import_onnx,
     infer_shapes,
     inner_graphs,
@@ -191,29 +192,18 @@ def read_network(model: ModelProto) -> Network:
         outputs=tuple(one.name for one in graph.output),
         constants=constants,
         shapes=shapes_of(graph),
-        dtypes=_dtypes_of(graph),
+        dtypes=dtypes_of(graph),
         opset=opset,
         model=model,
     )
     while fold_constants(found):
         inferred = infer_shapes(_with_constants(model, found))
         found.shapes |= shapes_of(inferred.graph)
-        found.dtypes |= _dtypes_of(inferred.graph)
+        found.dtypes |= dtypes_of(inferred.graph)
     found.shapes |= {name: one.shape for name, one in found.constants.items()}
     found.dtypes |= {name: one.dtype for name, one in found.constants.items()}
     found.remove_unread()
     return found
-
-
-def _dtypes_of(graph: GraphProto) -> dict[str, np.dtype[Any]]:
-    """Return the dtype of each array of which it is known."""
-    onnx = import_onnx()
-    kinds = {
-        one.name: one.type.tensor_type.elem_type
-        for one in (*graph.input, *graph.value_info, *graph.output)
-        if one.type.HasField("tensor_type") and one.type.tensor_type.elem_type
-    }
-    return {name: onnx.helper.tensor_dtype_to_np_dtype(kind) for name, kind in kinds.items()}
 
 
 def _with_constants(model: ModelProto, network: Network) -> ModelProto:

@@ -17,7 +17,13 @@ from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
 from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.networks.build import Builder, Program
 from tilesolve.networks.chains import CONVOLUTIONS, OtherConvolution, join_chains
-from tilesolve.networks.files import check_inputs, read_model
+from tilesolve.networks.files import (
+    dimensions_of,
+    dtypes_of,
+    fix_shapes,
+    format_shape,
+    read_model,
+)
 from tilesolve.networks.graph import read_network
 from tilesolve.networks.patterns import join_patterns
 from tilesolve.networks.places import Place, new_arena
@@ -73,38 +79,118 @@ class _Bound:
             }
 
 
+Dims = tuple[int | str, ...] | None
+Shapes = tuple[tuple[int, ...], ...]
+
+MOST_KEPT = 4
+"""Programs of one model that are kept: one for the shapes of each of the last calls."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ready:
+    """What runs for inputs of some shapes."""
+
+    program: Program
+    bound: _Bound
+    others: tuple[OtherConvolution, ...]
+
+    @classmethod
+    def of(cls, model: ModelProto, threads: int | None) -> _Ready:
+        """Plan a model whose shapes are known."""
+        network = read_network(model)
+        join_patterns(network)
+        _, others = join_chains(network)
+        program = Builder(network, threads).build()
+        _warn_of_slow(program)
+        return cls(program, _Bound.of(program), tuple(others))
+
+
+def _warn_of_slow(program: Program) -> None:
+    """Name the operators that nothing of ours computes."""
+    left = [work for work in program.works if isinstance(work, EvaluatorWork) and not work.is_ours]
+    if left:
+        kinds = ", ".join(sorted({work.nodes[0].kind for work in left}))
+        warnings.warn(
+            f"{len(left)} of {len(program.works)} works run in ONNX's reference, which is slow: "
+            f"{kinds}; print(model) says why",
+            stacklevel=5,
+        )
+
+
 class Model:
     """A model that runs here; `load` makes one.
 
     ``model({name: array})`` gives the outputs by name; a model of one input takes its array, too.
     ``print(model)`` says how many of its convolutions are layers, which are not, and why; and what
-    else runs.
+    else runs. Of a model with dynamic shapes it says that for the last call.
+
+    `inputs` has the shape and the dtype of each input; extents that are not known have names.
 
     Parameters
     ----------
-    program
-        What runs.
-    inputs
-        The shape and the dtype of each input.
-    others
-        The convolutions that are no layers.
+    model
+        As `read_model` gives it.
+    threads
+        Of the layers.
     """
 
-    __slots__ = ("_bound", "inputs", "layers", "others", "program")
+    __slots__ = ("_kept", "_model", "_recent", "_threads", "inputs")
 
-    def __init__(
-        self,
-        program: Program,
-        inputs: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
-        others: tuple[OtherConvolution, ...] = (),
-    ) -> None:
-        self.program = program
-        self.inputs = inputs
-        self.others = others
-        self.layers: tuple[ConvLayer, ...] = tuple(
-            work.layer for work in program.works if isinstance(work, LayerWork)
-        )
-        self._bound = _Bound.of(program)
+    def __init__(self, model: ModelProto, threads: int | None) -> None:
+        kinds = dtypes_of(model.graph)
+        self.inputs: dict[str, tuple[Any, np.dtype[Any]]] = {
+            name: (dims, kinds[name]) for name, dims in dimensions_of(model.graph).items()
+        }
+        self._threads = threads
+        self._model: ModelProto | None = model
+        self._kept: dict[Shapes, _Ready] = {}
+        self._recent: _Ready | None = None
+        if all(_is_known(dims) for dims, _ in self.inputs.values()):
+            self.prepare({name: dims for name, (dims, _) in self.inputs.items()})
+            self._model = None  # its arrays are packed
+
+    def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Plan for inputs of some shapes, which calls of such inputs do otherwise.
+
+        Raises
+        ------
+        SizeError
+            If the model's inputs have other extents.
+        ModelError
+            If it cannot have such inputs.
+        """
+        key = tuple(tuple(shapes[name]) for name in self.inputs)
+        found = self._kept.pop(key, None)
+        if found is None:
+            model = self._model
+            assert model is not None
+            if not all(_is_known(dims) for dims, _ in self.inputs.values()):
+                model = fix_shapes(model, shapes)
+            found = _Ready.of(model, self._threads)
+        self._kept[key] = self._recent = found
+        while len(self._kept) > MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+
+    @property
+    def program(self) -> Program:
+        """What runs; of a model with dynamic shapes, what the last call ran."""
+        if self._recent is None:
+            raise ModelError("the model has dynamic shapes, and nothing has run yet")
+        return self._recent.program
+
+    @property
+    def others(self) -> tuple[OtherConvolution, ...]:
+        """The convolutions that are no layers."""
+        return () if self._recent is None else self._recent.others
+
+    @property
+    def layers(self) -> tuple[ConvLayer, ...]:
+        """The convolutions and products with constant weights, in their order."""
+        return tuple(work.layer for work in self._layer_works())
+
+    def _layer_works(self) -> list[LayerWork]:
+        works = () if self._recent is None else self._recent.program.works
+        return [work for work in works if isinstance(work, LayerWork)]
 
     def __call__(self, inputs: Mapping[str, npt.ArrayLike] | npt.ArrayLike) -> dict[str, Array]:
         """Run the model.
@@ -126,7 +212,13 @@ class Model:
         SizeError, DtypeError
             If an input has another shape or dtype.
         """
-        return self._bound.run(self._read_inputs(inputs))
+        arrays = self._read_inputs(inputs)
+        found = self._kept.get(tuple(arrays[name].shape for name in self.inputs))
+        if found is None or found is not self._recent:
+            self.prepare({name: one.shape for name, one in arrays.items()})
+            found = self._recent
+        assert found is not None
+        return found.bound.run(arrays)
 
     @property
     def bytes(self) -> int:
@@ -151,11 +243,12 @@ class Model:
             wanted, got = (", ".join(sorted(map(str, names))) for names in (self.inputs, given))
             raise ModelError(f"the model's inputs are {wanted or 'none'}, got {got or 'none'}")
         arrays = {name: read_array(one, f"input {name!r}") for name, one in given.items()}
-        for name, (shape, dtype) in self.inputs.items():
-            if arrays[name].shape != shape:
-                raise SizeError(
-                    f"input {name!r} has the shape {arrays[name].shape}, the model has {shape}"
-                )
+        named: dict[str, int] = {}
+        for name, (dims, dtype) in self.inputs.items():
+            shape = arrays[name].shape
+            if not _fits(dims, shape, named):
+                wanted = format_shape(dims or ())
+                raise SizeError(f"input {name!r} has the shape {shape}, the model has {wanted}")
             if arrays[name].dtype != dtype:
                 raise DtypeError(f"input {name!r} is {arrays[name].dtype}, the model has {dtype}")
         return arrays
@@ -164,25 +257,23 @@ class Model:
         return f"<Model of {', '.join(self.inputs) or 'no input'}: {self._count()}>"
 
     def __str__(self) -> str:
+        if self._recent is None:
+            dims = (f"{name} {format_shape(one or ())}" for name, (one, _) in self.inputs.items())
+            return f"a model of {', '.join(dims)}, planned when it is first called"
         works = [
             str(work)
             for work in self.program.works
-            if not (
-                isinstance(work, EvaluatorWork)
-                and work.is_ours
-                and work.nodes[0].kind in CONVOLUTIONS
-            )
+            if not (isinstance(work, EvaluatorWork) and work.nodes[0].kind in CONVOLUTIONS)
         ]
-        memory = (
-            f"arrays take {format_volume(self.bytes)}, at least {format_volume(self.least_bytes)}"
-        )
+        taken, least = format_volume(self.bytes), format_volume(self.least_bytes)
+        memory = f"arrays take {taken}, at least {least}"
         return "\n".join([self._count(), *works, *map(str, self.others), memory])
 
     def _repr_html_(self) -> str:
         return write_html_report(str(self))
 
     def _count(self) -> str:
-        works = [work for work in self.program.works if isinstance(work, LayerWork)]
+        works = self._layer_works()
         products = sum(work.is_product for work in works)
         layers = len(works) - products
         count = layers + len(self.others)
@@ -192,7 +283,28 @@ class Model:
         return told
 
 
-def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | None = None) -> Model:
+def _is_known(dims: Dims) -> bool:
+    return dims is not None and all(isinstance(one, int) for one in dims)
+
+
+def _fits(dims: Dims, shape: tuple[int, ...], named: dict[str, int]) -> bool:
+    """Return whether a shape has the extents of an input; equal names are of equal extents."""
+    if dims is None:
+        return True
+    if len(dims) != len(shape):
+        return False
+    return all(
+        n == one if isinstance(one, int) else one == "?" or named.setdefault(one, n) == n
+        for one, n in zip(dims, shape, strict=True)
+    )
+
+
+def load(
+    source: str | PathLike[str] | bytes | ModelProto,
+    *,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    threads: int | None = None,
+) -> Model:
     """Make a model that runs here: its layers are planned and packed once.
 
     A convolution or a product with constant weights is a layer. What scales or shifts its channels
@@ -207,29 +319,29 @@ def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | Non
     ----------
     source
         A file, the content of one, or the model itself.
+    shapes
+        Of the inputs, by name, for a model whose shapes are dynamic: it is planned for these at
+        once, and for others when they come.
     threads
         Of the layers, as in `plan`.
 
     Raises
     ------
     ModelError
-        If the model cannot be read, is damaged, has dynamic shapes, or operators that nobody knows.
+        If the model cannot be read, is damaged, or has operators that nobody knows.
+    SizeError
+        If it has no inputs of such shapes.
     """
     shared = None if threads is None else check_threads(threads)
-    model = read_model(source)
-    check_inputs(model.graph)
-    network = read_network(model)
-    inputs = {name: (network.shapes[name], network.dtypes[name]) for name in network.inputs}
-    join_patterns(network)
-    _, others = join_chains(network)
-    program = Builder(network, shared).build()
-    left = [work for work in program.works if isinstance(work, EvaluatorWork)]
-    left = [work for work in left if not work.is_ours]
-    if left:
-        kinds = sorted({work.nodes[0].kind for work in left})
-        warnings.warn(
-            f"{len(left)} of {len(program.works)} works run in ONNX's reference, which is slow: "
-            f"{', '.join(kinds)}; print(model) says why",
-            stacklevel=2,
-        )
-    return Model(program, inputs, tuple(others))
+    found = Model(read_model(source), shared)
+    if shapes is not None:
+        if set(shapes) != set(found.inputs):
+            wanted, got = (", ".join(map(str, sorted(names))) for names in (found.inputs, shapes))
+            raise ModelError(f"the model's inputs are {wanted or 'none'}, shapes are of {got}")
+        named: dict[str, int] = {}
+        for name, (dims, _) in found.inputs.items():
+            if not _fits(dims, tuple(shapes[name]), named):
+                wanted = format_shape(dims or ())
+                raise SizeError(f"shape {shapes[name]} is given for {name!r}, which has {wanted}")
+        found.prepare(shapes)
+    return found

@@ -18,7 +18,6 @@ from tilesolve.networks.files import (
 )
 from tilesolve.packing.memory_overlap import Array
 
-
 OPERATORS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "MaxPool")
 """What `operators` has."""
 
