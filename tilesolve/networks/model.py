@@ -25,7 +25,7 @@ from tilesolve.networks.files import (
     read_model,
 )
 from tilesolve.networks.graph import read_network
-from tilesolve.networks.patterns import join_patterns
+from tilesolve.networks.patterns import join_patterns, split_moves
 from tilesolve.networks.places import Place, new_arena
 from tilesolve.networks.works import EvaluatorWork, Held, LayerWork, Step
 from tilesolve.packing.memory_overlap import Array
@@ -99,6 +99,7 @@ class _Ready:
         """Plan a model whose shapes are known."""
         network = read_network(model)
         join_patterns(network)
+        split_moves(network)
         _, others = join_chains(network)
         program = Builder(network, threads).build()
         _warn_of_slow(program)

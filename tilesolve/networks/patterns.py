@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isclose, sqrt
 
+import numpy as np
+
 from tilesolve.networks.graph import Network, Node
+from tilesolve.networks.shapes import split_blocks
 
 _CLOSE = 1e-3
 
@@ -17,6 +20,28 @@ def join_patterns(network: Network) -> None:
             gone, made = found
             network.replace(gone, made)
             network.remove_unread()
+
+
+def split_moves(network: Network) -> None:
+    """Put views and a copy in the place of what takes blocks of images apart."""
+    nodes: list[Node] = []
+    for node in network.nodes:
+        shape = network.shapes.get(node.inputs[0]) if node.inputs else None
+        if node.kind not in ("DepthToSpace", "SpaceToDepth") or not shape or len(shape) != 4:
+            nodes.append(node)
+            continue
+        split, order, together = split_blocks(node, shape)
+        dtype, name = network.dtypes[node.inputs[0]], node.outputs[0]
+        turned = tuple(split[axis] for axis in order)
+        names = [node.inputs[0], f"{name} split", f"{name} turned", name]
+        steps = (("Reshape", {}, split), ("Transpose", {"perm": order}, turned))
+        for at, (kind, given, found) in enumerate((*steps, ("Reshape", {}, together))):
+            inputs = [names[at]]
+            if kind == "Reshape":
+                inputs.append(network.add_constant(names[at + 1], np.array(found)))
+            nodes.append(Node(kind, inputs, [names[at + 1]], given))
+            network.shapes[names[at + 1]], network.dtypes[names[at + 1]] = found, dtype
+    network.nodes = nodes
 
 
 def _only_read(network: Network, *names: str) -> bool:

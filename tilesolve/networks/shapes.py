@@ -142,28 +142,27 @@ def _pad(
     return np.pad(x, wide, constant_values=filled)
 
 
-@computes("DepthToSpace")
-def _depth_to_space(node: Node, opset: int, x: Any) -> Any:
-    n, c, h, w = x.shape
+@computes("DepthToSpace", "SpaceToDepth")
+def _blocks(node: Node, opset: int, x: Any) -> Any:
+    split, order, together = split_blocks(node, x.shape)
+    return np.reshape(np.transpose(np.reshape(x, split), order), together)
+
+
+def split_blocks(
+    node: Node, shape: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return a shape with blocks as axes, the order of these, and the shape of the result."""
+    n, c, h, w = shape
     b = node.given["blocksize"]
+    if node.kind == "SpaceToDepth":
+        split, order = (n, c, h // b, b, w // b, b), (0, 3, 5, 1, 2, 4)
+        return split, order, (n, c * b * b, h // b, w // b)
+    few = c // b**2
     if node.given.get("mode", "DCR") == "DCR":
-        split, order = (n, b, b, c // b**2, h, w), (0, 3, 4, 1, 5, 2)
+        split, order = (n, b, b, few, h, w), (0, 3, 4, 1, 5, 2)
     else:
-        split, order = (n, c // b**2, b, b, h, w), (0, 1, 4, 2, 5, 3)
-    return _together(np.transpose(np.reshape(x, split), order), (n, c // b**2, h * b, w * b))
-
-
-@computes("SpaceToDepth")
-def _space_to_depth(node: Node, opset: int, x: Any) -> Any:
-    n, c, h, w = x.shape
-    b = node.given["blocksize"]
-    apart = np.reshape(x, (n, c, h // b, b, w // b, b))
-    return _together(np.transpose(apart, (0, 3, 5, 1, 2, 4)), (n, c * b * b, h // b, w // b))
-
-
-def _together(x: Any, shape: Sequence[int]) -> Any:
-    """Return an array of which axes are put together."""
-    return np.reshape(x, tuple(shape))
+        split, order = (n, few, b, b, h, w), (0, 1, 4, 2, 5, 3)
+    return split, order, (n, few, h * b, w * b)
 
 
 @computes("Gather")
@@ -214,7 +213,7 @@ def _positions(where: str, extent: int, source: int, factor: float) -> Any:
     if where == "asymmetric":
         return at / factor
     if where == "align_corners":
-        return at * ((source - 1) / (extent - 1)) if extent > 1 else at * 0
+        return at * (source - 1) / (extent - 1) if extent > 1 else at * 0
     if where == "pytorch_half_pixel" and extent == 1:
         return at * 0
     if where in ("half_pixel", "pytorch_half_pixel"):
