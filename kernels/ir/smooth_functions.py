@@ -1,6 +1,7 @@
 """Smooth functions of one number in LLVM IR, as arithmetic without branches.
 
-Each works in the precision of its argument. A few units in the last place are lost at most.
+Each works in the precision of its argument. A few units in the last place are lost at most, but
+for `gelu` in single precision, and where `gelu_tanh` is nearly zero.
 """
 
 from __future__ import annotations
@@ -46,6 +47,28 @@ _TAIL = [
 P is the normal distribution, ``t = _TAIL_PIVOT / (_TAIL_PIVOT + x)``. The error is 2e-15 of it.
 """
 
+_NORMAL_END = 5.2
+_NORMAL = [
+    0.1359499930422844,
+    -0.0677436674770272,
+    0.05002452134149469,
+    -0.03992981951522672,
+    0.03198995937639864,
+    -0.024723630005610828,
+    0.017954786476944873,
+    -0.01250511941152176,
+    0.00855996862780499,
+    -0.00478904184222129,
+    0.001800121838164587,
+    -0.001221491229052848,
+    0.0012685113279927826,
+    -0.00048127793865775987,
+]
+"""Least-error fit of ``(P(x) - 1 / 2) / x`` as powers of ``2 * (x / _NORMAL_END)**2 - 1``.
+
+P is the normal distribution. The error of ``x`` times it is 7e-8, up to `_NORMAL_END`.
+"""
+
 _TANH_SCALE, _CUBE = sqrt(2 / pi), 0.044715
 
 
@@ -77,19 +100,32 @@ def tanh(x: Real) -> Real:
 
 
 def gelu(x: Real) -> Real:
-    """Return a number times the normal distribution at it, computed in double precision."""
-    wide = x.cast(ir.DoubleType())
+    """Return a number times the normal distribution at it.
+
+    In single precision it is off by 2e-7 of the number at most, which is much of a result that is
+    nearly zero; in double precision by a few units in the last place.
+    """
+    return _gelu_of_singles(x) if x.element == ir.FloatType() else _gelu_of_doubles(x)
+
+
+def _gelu_of_singles(x: Real) -> Real:
+    square = x * x
+    square = x.choose(square > _NORMAL_END**2, _NORMAL_END**2, square)
+    share = x * polynomial(_NORMAL, square * (2 / _NORMAL_END**2) - 1) + 0.5
+    share = x.choose(x > _NORMAL_END, 1, x.choose(x < -_NORMAL_END, 0, share))
+    return x * share
+
+
+def _gelu_of_doubles(wide: Real) -> Real:
     size = abs(wide)
     share = _TAIL_PIVOT / (_TAIL_PIVOT + size)
     short = wide.cast(ir.FloatType()).cast(ir.DoubleType())  # its square is exact
     high, low = -0.5 * short * short, -0.5 * (wide - short) * (wide + short)
     found = share * polynomial(_TAIL, 2 * share - 1)
     tail = times_exp(wide.choose(wide < 0, wide * found, found), high, low)
-    return wide.choose(wide >= 0, wide * (1 - tail), tail).cast(x.element)
+    return wide.choose(wide >= 0, wide * (1 - tail), tail)
 
 
 def gelu_tanh(x: Real) -> Real:
-    """Return what is used for `gelu`: a hyperbolic tangent instead, in double precision."""
-    wide = x.cast(ir.DoubleType())
-    turned = 2 * _TANH_SCALE * (wide + _CUBE * wide * wide * wide)
-    return times_logistic(wide, turned).cast(x.element)
+    """Return what is used for `gelu`: a hyperbolic tangent instead."""
+    return times_logistic(x, 2 * _TANH_SCALE * (x + _CUBE * x * x * x))

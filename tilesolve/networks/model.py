@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from threading import Lock
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,12 +66,28 @@ class _Bound:
             },
         )
 
+    def measure(self, given: Mapping[str, Array], rounds: int) -> list[float]:
+        """Return the median seconds of each work while the whole program runs."""
+        seconds = np.empty((rounds, len(self.steps)))
+        with self.lock:
+            for row in seconds:
+                held: Held = {}
+                self._read(given)
+                for at, step in enumerate(self.steps):
+                    begin = perf_counter()
+                    step(held)
+                    row[at] = perf_counter() - begin
+        return [float(one) for one in np.median(seconds, axis=0)]
+
+    def _read(self, given: Mapping[str, Array]) -> None:
+        for name, array in self.inputs.items():
+            np.copyto(array, given[name])
+
     def run(self, given: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs: arrays that later calls do not write to."""
         with self.lock:
             held: Held = {}
-            for name, array in self.inputs.items():
-                np.copyto(array, given[name])
+            self._read(given)
             for step in self.steps:
                 step(held)
             return {
@@ -214,12 +231,23 @@ class Model:
             If an input has another shape or dtype.
         """
         arrays = self._read_inputs(inputs)
+        return self._ready(arrays).bound.run(arrays)
+
+    def measure(
+        self, inputs: Mapping[str, npt.ArrayLike] | npt.ArrayLike, rounds: int = 10
+    ) -> list[float]:
+        """Return the median seconds of each work of `program` while the whole model runs."""
+        arrays = self._read_inputs(inputs)
+        return self._ready(arrays).bound.measure(arrays, rounds)
+
+    def _ready(self, arrays: Mapping[str, Array]) -> _Ready:
+        """Return what runs for some inputs, which is planned if need be."""
         found = self._kept.get(tuple(arrays[name].shape for name in self.inputs))
         if found is None or found is not self._recent:
             self.prepare({name: one.shape for name, one in arrays.items()})
             found = self._recent
         assert found is not None
-        return found.bound.run(arrays)
+        return found
 
     @property
     def bytes(self) -> int:

@@ -105,6 +105,8 @@ class Blocks:
 
     def view(self, place: Place, found: Array) -> Place | None:
         """Return a view of a place's shadow as a place; None if it is a copy."""
+        if not found.size:
+            return Place(place.block, 0, found.shape, found.strides, found.dtype)
         shadow = self._shadow
         at = found.ctypes.data - shadow.ctypes.data
         if (
