@@ -19,6 +19,9 @@ from onnx_networks import (  # noqa: E402
     resnet18,
 )
 
+from tilesolve.bench.network_models import NETWORKS, write_network  # noqa: E402
+from tilesolve.networks.works import EvaluatorWork  # noqa: E402
+
 RNG = np.random.default_rng(0)
 
 
@@ -231,3 +234,20 @@ def test_constants_that_cannot_be_computed():
     arrays = {"v": np.ones(7, np.float32), "s": np.array([3, 2, -1])}
     with pytest.raises(ModelError, match=r"is damaged|Reshape 'bad' of constants"):
         tilesolve.onnx.load(make_model(nodes, {"x": (1, 2, 6)}, arrays))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_whole_networks(name):
+    """All that benchmarks run: nothing is left to ONNX's evaluator, and results are its."""
+    made = write_network(name, 64, shares=True)
+    loaded = tilesolve.onnx.load(made)
+    assert not [work for work in loaded.program.works if isinstance(work, EvaluatorWork)]
+    assert loaded.others == ()
+    assert loaded.least_bytes <= loaded.bytes <= 1.3 * loaded.least_bytes
+    image = RNG.standard_normal((1, 3, 64, 64)).astype(np.float32)
+    (expected,) = ReferenceEvaluator(made).run(None, {"image": image})
+    for _ in range(2):  # nothing that a call leaves in the arena is read by the next one
+        loaded._recent.bound.inputs["image"].base.fill(255)
+        (found,) = loaded(image).values()
+        assert abs(found - expected).max() <= 1e-5 * abs(expected).max()

@@ -12,7 +12,7 @@ from tilesolve.contractions.errors import TilesolveError
 from tilesolve.networks.chains import Chain
 from tilesolve.networks.graph import Evaluator, Network, Node
 from tilesolve.networks.operators import operators
-from tilesolve.networks.places import Blocks, Place, image_order
+from tilesolve.networks.places import Blocks, Place, image_order, inverse
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.networks.works import (
     Body,
@@ -207,54 +207,50 @@ class Builder:
         return all(self._within.get(x, ("",))[0] == node.outputs[0] for x in node.inputs)
 
     def _add_layer(self, node: Node) -> None:
+        """Add a layer; its chain's result may have its axes in another order."""
         chain: Chain = node.given["chain"]
         x = self._places[node.inputs[0]]
-        order = image_order(len(x.shape))
-        if chain.is_product:
-            order = tuple(range(len(x.shape)))
         layer = chain.layer(x.shape, self.threads)
         shape = (*x.shape[:-1], len(chain.weights))
         if not chain.is_product:
             count, *extents, filters = layer.out_shape
             shape = (count, filters, *extents)
-        self.network.shapes[chain.result] = shape
+        found = tuple(shape[axis] for axis in chain.order)
+        self.network.shapes[chain.result] = found
         self.network.dtypes[chain.result] = chain.weights.dtype
-        out = self._out(chain.result, order)
-        images, result = (self._images(one, chain, layer) for one in (x, out))
+        own = tuple(range(len(shape))) if chain.is_product else image_order(len(shape))
+        out = self._out(chain.result, tuple(chain.order.index(axis) for axis in own))
+        result = self._images(out, inverse(chain.order), chain)
         residual = None
         if chain.residual is not None:
-            residual = self._images(self._place(chain.residual), chain, layer)
+            added = self._places[chain.residual]
+            residual = self._images(added, inverse(chain.residual_order), chain)
+        images = self._images(x, range(len(x.shape)), chain)
         self.program.works.append(
             LayerWork(chain.nodes, layer, chain.is_product, images, result, residual)
         )
 
-    def _images(self, place: Place, chain: Chain, layer: Any) -> Place:
+    def _images(self, place: Place, back: Sequence[int], chain: Chain) -> Place:
         """Return a place as the layer has it; what cannot be seen so is copied."""
         blocks = self.program.blocks
-        shadow = blocks.shadow(place)
-        if not chain.is_product:
-            found = blocks.view(place, shadow.transpose(image_order(shadow.ndim)))
-            assert found is not None
-            return found
-        flat = (1, -1, place.shape[-1])
-        found = blocks.view(place, shadow.reshape(flat))
-        if found is None:
-            copied = self._copy(place)
-            found = blocks.view(copied, blocks.shadow(copied).reshape(flat))
-            assert found is not None
+
+        def see(place: Place) -> Place | None:
+            shadow = blocks.shadow(place).transpose(back)
+            if chain.is_product:
+                return blocks.view(place, shadow.reshape(1, -1, shadow.shape[-1]))
+            return blocks.view(place, shadow.transpose(image_order(shadow.ndim)))
+
+        found = see(place) or see(self._copy(place, inverse(back)))
+        assert found is not None
         return found
 
-    def _copy(self, place: Place) -> Place:
-        """Return a copy of an array in C order."""
+    def _copy(self, place: Place, order: Sequence[int] | None = None) -> Place:
+        """Return a copy of an array in C order, or with its axes in another one."""
         at = len(self.program.works)
-        order = range(len(place.shape))
+        order = range(len(place.shape)) if order is None else order
         found = self.program.blocks.make(place.shape, place.dtype, order, at)
         self.program.works.append(CopyWork((), place, found))
         return found
-
-    def _place(self, name: str) -> Place:
-        """Return where an array is; a constant is put into the arena."""
-        return self._places[name]
 
     def _view(self, node: Node, copied: Place | None = None) -> bool:
         """Note results that are views, if need be of a copy; return whether they are."""

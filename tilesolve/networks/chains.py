@@ -57,10 +57,10 @@ class Chain:
         The convolution first.
     weights, bias
         As `conv_layer` takes them; those of a product are of windows of one pixel.
-    axis
-        Along which the result has its channels.
-    residual
-        The name of the array that is added.
+    order
+        The axes of the first node's result, in the order that the chain's result has them.
+    residual, residual_order
+        The name of the array that is added, and the order of its axes.
     activation
         As `conv_layer` takes it.
     """
@@ -68,15 +68,21 @@ class Chain:
     nodes: list[Node]
     weights: Array
     bias: Array | None
-    axis: int
+    order: tuple[int, ...]
     arguments: dict[str, Any] = field(default_factory=dict)
     residual: str | None = None
+    residual_order: tuple[int, ...] = ()
     activation: str = ""
 
     @property
     def result(self) -> str:
         """The name of what the chain gives."""
         return self.nodes[-1].outputs[0]
+
+    @property
+    def axis(self) -> int:
+        """The axis of the result along which its channels are."""
+        return self.order.index(len(self.order) - 1 if self.is_product else 1)
 
     @property
     def is_product(self) -> bool:
@@ -126,6 +132,10 @@ class Chain:
     def _take(self, node: Node, network: Network) -> bool:
         if node.kind == "BatchNormalization":
             return self._take_norm(node, network)
+        if node.kind == "Transpose":
+            turned = node.given.get("perm") or tuple(range(len(self.order)))[::-1]
+            self.order = tuple(self.order[axis] for axis in turned)
+            return True
         if not self.activation and (text := _activation(node, network)):
             self.activation = text
             return True
@@ -144,7 +154,7 @@ class Chain:
             return False
         if network.dtypes.get(other) != self.weights.dtype:
             return False
-        self.residual = other
+        self.residual, self.residual_order = other, self.order
         return True
 
     def _take_norm(self, node: Node, network: Network) -> bool:
@@ -247,7 +257,8 @@ def _begin(node: Node, network: Network) -> Chain | None:
         weights = constants[node.inputs[1]]
         bias = constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else None
         arguments = read_arguments(node.given, shapes[node.inputs[0]], weights.shape)
-        return Chain([node], weights, bias, 1, arguments)
+        order = tuple(range(weights.ndim))
+        return Chain([node], weights, bias, order, arguments)
     if node.kind not in ("MatMul", "Gemm") or node.inputs[0] in constants:
         return None
     found = constants.get(node.inputs[1])
@@ -257,7 +268,8 @@ def _begin(node: Node, network: Network) -> Chain | None:
     if found.dtype.name not in LAYER_DTYPES or not found.size or node.given.get("transA"):
         return None
     weights = found if node.given.get("transB") else found.T
-    chain = Chain([node], np.ascontiguousarray(weights)[..., None], None, len(x_shape) - 1)
+    order = tuple(range(len(x_shape)))
+    chain = Chain([node], np.ascontiguousarray(weights)[..., None], None, order)
     if node.given.get("alpha", 1.0) != 1:
         chain.scale(np.array(node.given["alpha"]))
     if len(node.inputs) > 2 and node.inputs[2]:

@@ -199,7 +199,12 @@ def _resize(node: Node, opset: int, x: Any, *given: Any) -> Any:
             continue
         at = _positions(where, extent, x.shape[axis], factor)
         if mode == "nearest":
-            x = np.take(x, _nearest(node, at, x.shape[axis], old=old), axis=axis)
+            places = _nearest(node, at, x.shape[axis], old=old)
+            times = extent // x.shape[axis]
+            if extent == times * x.shape[axis] and (places == np.arange(extent) // times).all():
+                x = np.repeat(x, times, axis=axis)
+            else:
+                x = np.take(x, places, axis=axis)
         elif mode == "linear" and not node.given.get("antialias"):
             x = _interpolate(x, at, axis)
         else:
