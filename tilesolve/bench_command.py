@@ -99,6 +99,9 @@ def bench(
     study: Annotated[
         Study | None, typer.Option(help="Look at the model instead of at peers.")
     ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="An ONNX file as a whole, not layer by layer.")
+    ] = False,
     plans: Annotated[
         int | None,
         typer.Option(
@@ -116,6 +119,8 @@ def bench(
     bias and ReLU, beside libraries that have them. Suites of nests are measured beside NumPy,
     numba and Halide, and beside the same code without tiles. `pipelines` are NumPy functions, which
     are measured beside themselves, numba and Halide, and beside ours one stage after another.
+    `networks` are whole models, and so is an ONNX file with --whole, beside ONNX Runtime and
+    OpenVINO.
 
     A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
     runners-up and random ones; `--study ranking` runs its variants and says how well rankers order
@@ -141,6 +146,7 @@ def bench(
         raise typer.BadParameter("name a suite, such as tccg")
     from tilesolve.bench.layers import has_layers
     from tilesolve.bench.nests import PIPELINES, has_nests
+    from tilesolve.bench.networks import NETWORKS
     from tilesolve.bench.procedure import Procedure
     from tilesolve.bench.results.outputs import Job, Outputs
     from tilesolve.contractions.statements.nest_suites import is_drawn
@@ -154,7 +160,10 @@ def bench(
         Outputs(as_json, csv, plot, html, page, compare),
         rebuild_command(context),
     )
-    nests, layers = has_nests(suite), has_layers(suite) and not problems
+    if whole and not suite.endswith(".onnx"):
+        raise typer.BadParameter(f"--whole is of an ONNX file, not of {suite}")
+    whole = whole or suite == NETWORKS
+    nests, layers = has_nests(suite), has_layers(suite) and not (problems or whole)
     if study is Study.TILINGS and not nests:
         raise typer.BadParameter(f"--study tilings takes a suite of nests, not {suite}")
     if nests and study not in (Study.TILINGS, Study.PRICE):
@@ -167,14 +176,16 @@ def bench(
     else:
         if layers:
             _refuse(context, _OF_LAYERS, "layers")
-        elif suite == PIPELINES:
-            _refuse(context, _OF_NESTS, "pipelines")
+        elif suite == PIPELINES or whole:
+            _refuse(context, (*_OF_NESTS, "whole"), "pipelines" if not whole else "networks")
         from tilesolve.bench.run import suite_sweep as of
 
         of_nests = of.STATEMENTS if is_drawn(suite) else of.NESTS
         kind = of_nests if nests else of.LAYERS if layers else of.CONTRACTIONS
         if suite == PIPELINES:
             kind = of.PIPELINES
+        elif whole:
+            kind = of.WHOLE
         right = of.sweep_suite(kind, job, peers)
     raise typer.Exit(0 if right else 1)
 

@@ -63,6 +63,9 @@ OVERLAP = "overlap"
 PIPELINE_PEERS = (ROOT, OVERLAP, "numpy", "numba", "halide", "halide-adams")
 """The peers that sweeps of pipelines know."""
 
+NETWORK_PEERS = ("onnxruntime", "openvino")
+"""The peers that sweeps of whole networks know."""
+
 OWN = (*PLANS, THESIS, BASELINE, ROOT, OVERLAP)
 """Who makes code as we do, and is nobody's peer."""
 
@@ -292,6 +295,27 @@ def parse_pipeline_contenders(text: str, threads: int = 1) -> tuple[Contender, .
         if one.name in made
         else one
         for one in parse_nest_contenders(text, threads, known=PIPELINE_PEERS, what="pipelines")
+    )
+
+
+def parse_network_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
+    """Return tilesolve and the peers of whole networks that a list asks for.
+
+    Examples
+    --------
+    >>> [found.name for found in parse_network_contenders("openvino")]
+    ['tilesolve', 'openvino']
+    """
+    return tuple(
+        Contender(
+            name,
+            f"tilesolve.bench.run.network_peers:{name}",
+            name,
+            _OFF if name in OWN else (),
+            ("onnx",),
+        )
+        for name in _check_names(text, NETWORK_PEERS, "whole networks")
+        if name != ALIGNED
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions.errors import TilesolveError
+from tilesolve.machine.model import Machine
 from tilesolve.networks.chains import Chain
 from tilesolve.networks.graph import Evaluator, Network, Node
 from tilesolve.networks.operators import operators
@@ -60,6 +61,7 @@ class Builder:
     """Makes a program of a network."""
 
     network: Network
+    machine: Machine | str | None
     threads: int | None
     program: Program = field(default_factory=Program)
     _places: dict[str, Place] = field(default_factory=dict)
@@ -210,7 +212,7 @@ class Builder:
         """Add a layer; its chain's result may have its axes in another order."""
         chain: Chain = node.given["chain"]
         x = self._places[node.inputs[0]]
-        layer = chain.layer(x.shape, self.threads)
+        layer = chain.layer(x.shape, self.machine, self.threads)
         shape = (*x.shape[:-1], len(chain.weights))
         if not chain.is_product:
             count, *extents, filters = layer.out_shape
@@ -303,7 +305,7 @@ class Builder:
             list(zip(ends, (one.order for one in outs), kinds, strict=True)),
             network.opset,
         )
-        function: PipelineFunction = pipeline(body, threads=self.threads)
+        function: PipelineFunction = pipeline(body, machine=self.machine, threads=self.threads)
         given = [self.program.blocks.shadow(one).transpose(one.order) for one in inputs]
         try:
             plans = function.plan(*given)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilesolve.convolutions.layer import ConvLayer, conv_layer
+from tilesolve.machine.model import Machine
 from tilesolve.networks.files import inner_graphs, read_arguments
 from tilesolve.networks.graph import Network, Node
 from tilesolve.packing.memory_overlap import Array
@@ -89,7 +90,9 @@ class Chain:
         """Whether it is a product of matrices."""
         return self.nodes[0].kind not in CONVOLUTIONS
 
-    def layer(self, x_shape: tuple[int, ...], threads: int | None) -> ConvLayer:
+    def layer(
+        self, x_shape: tuple[int, ...], machine: Machine | str | None, threads: int | None
+    ) -> ConvLayer:
         """Return the layer that computes the chain; its images have channels last."""
         if self.is_product:
             *rows, channels = x_shape
@@ -104,6 +107,7 @@ class Chain:
             layout="NHWC",
             residual=self.residual is not None,
             epilogue=self.activation,
+            machine=machine,
             threads=threads,
         )
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
 from tilesolve.convolutions.layer import ConvLayer
+from tilesolve.machine.model import Machine
 from tilesolve.networks.build import Builder, Program
 from tilesolve.networks.chains import CONVOLUTIONS, OtherConvolution, join_chains
 from tilesolve.networks.files import (
@@ -112,13 +113,13 @@ class _Ready:
     others: tuple[OtherConvolution, ...]
 
     @classmethod
-    def of(cls, model: ModelProto, threads: int | None) -> _Ready:
+    def of(cls, model: ModelProto, machine: Machine | str | None, threads: int | None) -> _Ready:
         """Plan a model whose shapes are known."""
         network = read_network(model)
         join_patterns(network)
         split_moves(network)
         _, others = join_chains(network)
-        program = Builder(network, threads).build()
+        program = Builder(network, machine, threads).build()
         _warn_of_slow(program)
         return cls(program, _Bound.of(program), tuple(others))
 
@@ -148,18 +149,20 @@ class Model:
     ----------
     model
         As `read_model` gives it.
-    threads
-        Of the layers.
+    machine, threads
+        Of the plans.
     """
 
-    __slots__ = ("_kept", "_model", "_recent", "_threads", "inputs")
+    __slots__ = ("_kept", "_machine", "_model", "_recent", "_threads", "inputs")
 
-    def __init__(self, model: ModelProto, threads: int | None) -> None:
+    def __init__(
+        self, model: ModelProto, machine: Machine | str | None, threads: int | None
+    ) -> None:
         kinds = dtypes_of(model.graph)
         self.inputs: dict[str, tuple[Any, np.dtype[Any]]] = {
             name: (dims, kinds[name]) for name, dims in dimensions_of(model.graph).items()
         }
-        self._threads = threads
+        self._machine, self._threads = machine, threads
         self._model: ModelProto | None = model
         self._kept: dict[Shapes, _Ready] = {}
         self._recent: _Ready | None = None
@@ -184,7 +187,7 @@ class Model:
             assert model is not None
             if not all(_is_known(dims) for dims, _ in self.inputs.values()):
                 model = fix_shapes(model, shapes)
-            found = _Ready.of(model, self._threads)
+            found = _Ready.of(model, self._machine, self._threads)
         self._kept[key] = self._recent = found
         while len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
@@ -283,7 +286,7 @@ class Model:
         return arrays
 
     def __repr__(self) -> str:
-        return f"<Model of {', '.join(self.inputs) or 'no input'}: {self._count()}>"
+        return f"<Model of {', '.join(self.inputs) or 'no input'}: {self.count}>"
 
     def __str__(self) -> str:
         if self._recent is None:
@@ -296,12 +299,14 @@ class Model:
         ]
         taken, least = format_volume(self.bytes), format_volume(self.least_bytes)
         memory = f"arrays take {taken}, at least {least}"
-        return "\n".join([self._count(), *works, *map(str, self.others), memory])
+        return "\n".join([self.count, *works, *map(str, self.others), memory])
 
     def _repr_html_(self) -> str:
         return write_html_report(str(self))
 
-    def _count(self) -> str:
+    @property
+    def count(self) -> str:
+        """How many convolutions are layers, as text."""
         works = self._layer_works()
         products = sum(work.is_product for work in works)
         layers = len(works) - products
@@ -332,6 +337,7 @@ def load(
     source: str | PathLike[str] | bytes | ModelProto,
     *,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    machine: Machine | str | None = None,
     threads: int | None = None,
 ) -> Model:
     """Make a model that runs here: its layers are planned and packed once.
@@ -351,8 +357,8 @@ def load(
     shapes
         Of the inputs, by name, for a model whose shapes are dynamic: it is planned for these at
         once, and for others when they come.
-    threads
-        Of the layers, as in `plan`.
+    machine, threads
+        As in `plan`.
 
     Raises
     ------
@@ -362,7 +368,7 @@ def load(
         If it has no inputs of such shapes.
     """
     shared = None if threads is None else check_threads(threads)
-    found = Model(read_model(source), shared)
+    found = Model(read_model(source), machine, shared)
     if shapes is not None:
         if set(shapes) != set(found.inputs):
             wanted, got = (", ".join(map(str, sorted(names))) for names in (found.inputs, shapes))

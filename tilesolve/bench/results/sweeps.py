@@ -13,6 +13,7 @@ from tilesolve.bench.cases import ContractionCase
 from tilesolve.bench.contenders import OURS, OWN, split_name
 from tilesolve.bench.layers import LayerCase
 from tilesolve.bench.nests import NestCase, PipelineCase, StatementCase
+from tilesolve.bench.networks import NetworkCase
 from tilesolve.bench.results.fields import Data, Share, read_fields, write_value
 from tilesolve.bench.results.record import Outcome, Record
 from tilesolve.contractions.errors import BenchmarkError
@@ -334,3 +335,15 @@ class PipelineSweep(NestSweep):
 
     HOLDS = "a sweep of pipelines"
     CASE = PipelineCase
+
+
+class NetworkSweep(SweepRecord):
+    """All whole networks of a sweep so far."""
+
+    HOLDS = "a sweep of networks"
+    CASE = NetworkCase
+    FIGURES: ClassVar[tuple[str, ...]] = ("predicted", "how", "cold")
+    COLUMNS: ClassVar[tuple[str, ...]] = (
+        *("contender", *_TIMES, "predicted_s", "cold_s"),
+        *("preparation_s", "memory_bytes", "reason"),
+    )

@@ -11,6 +11,7 @@ from tilesolve.bench.cases import find_cases, name_cases
 from tilesolve.bench.contenders import (
     LAYER_PEERS,
     NEST_PEERS,
+    NETWORK_PEERS,
     PIPELINE_PEERS,
     PLANS,
     STATEMENT_PEERS,
@@ -19,22 +20,26 @@ from tilesolve.bench.contenders import (
     parse_contenders,
     parse_layer_contenders,
     parse_nest_contenders,
+    parse_network_contenders,
     parse_pipeline_contenders,
     parse_statement_contenders,
     split_name,
 )
 from tilesolve.bench.layers import find_layers
 from tilesolve.bench.nests import find_nests, find_pipelines, find_statements
+from tilesolve.bench.networks import find_networks
 from tilesolve.bench.results.comparison import compare_sweeps
 from tilesolve.bench.results.keeper import keep_results, print_estimate
 from tilesolve.bench.results.layer_tables import report_layers
 from tilesolve.bench.results.nest_tables import report_nests
+from tilesolve.bench.results.network_tables import report_networks
 from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.results.report import Report
 from tilesolve.bench.results.summary import report_sweep
 from tilesolve.bench.results.sweeps import (
     LayerSweep,
     NestSweep,
+    NetworkSweep,
     PipelineSweep,
     StatementSweep,
     Sweep,
@@ -108,6 +113,13 @@ PIPELINES = Kind(
     lambda: PIPELINE_PEERS,
     parse_pipeline_contenders,
     report_nests,
+)
+WHOLE = Kind(
+    NetworkSweep,
+    lambda job: find_networks(job.suite, chosen=job.chosen),
+    lambda: NETWORK_PEERS,
+    parse_network_contenders,
+    report_networks,
 )
 
 

@@ -1,0 +1,73 @@
+"""A sweep of whole networks as a report: the worst first, and means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+
+from tilesolve.bench.contenders import ALIGNED, OURS
+from tilesolve.bench.results.report import (
+    Report,
+    fill_row,
+    format_entry,
+    format_figure,
+    geometric_mean,
+    list_contenders,
+    sort_cases,
+)
+from tilesolve.bench.results.sweeps import NetworkSweep, Result
+from tilesolve.system.tables import Table
+from tilesolve.system.units import format_count, format_duration
+
+NETWORK_UNITS = (
+    "times of one of several runs in a row, the model's inputs given and its outputs returned; "
+    "ratios are of others' time to ours; predicted: over our time; cold: with caches written over "
+    "before, over our time"
+)
+"""What stands below the table of networks."""
+
+_CELLS: dict[str, Callable[[Result], str]] = {
+    "network": lambda case: case.name,
+    "inputs": lambda case: case.case.list_cells()[1],
+    "what runs": lambda case: case.plan.how or "-",
+    "to best peer": lambda case: format_figure(case.ratio()),
+    "predicted": lambda case: format_figure(case.plan.predicted / case.ours),
+    "cold": lambda case: format_figure(case.plan.cold / case.ours),
+    "loading": lambda case: _write_loading(case),
+}
+_LEFT = ("network", "inputs", "what runs")
+
+
+def _write_loading(case: Result) -> str:
+    entry = case.entries.get(OURS)
+    return "-" if entry is None or entry.preparation is None else format_duration(entry.preparation)
+
+
+def report_networks(sweep: NetworkSweep) -> Report:
+    """Return what there is to show of a sweep of whole networks."""
+    heading = f"whole networks, {format_count(sweep.conditions.threads, 'thread')}"
+    names = (*_CELLS, *list_contenders(sweep))
+    columns = {name: "left" if name in _LEFT else "right" for name in names}
+    rows = [
+        fill_row((case.name, "skipped"), columns)
+        if case.skipped
+        else tuple(
+            _CELLS[name](case)
+            if name in _CELLS
+            else format_entry(case, name, format_duration(case.seconds(name)))
+            for name in columns
+        )
+        for case in sort_cases(sweep)
+    ]
+    means = {}
+    for name in ("", *list_contenders(sweep)):
+        if name in (OURS, ALIGNED):
+            continue
+        pairs = [(case.ratio(name), case.name) for case in sweep.cases]
+        known = [(ratio, case) for ratio, case in pairs if isfinite(ratio)]
+        if known:
+            mean, (worst, case) = geometric_mean([ratio for ratio, _ in known]), min(known)
+            ahead = sum(ratio >= 1 for ratio, _ in known)
+            told = f"{mean:.2f}, ahead in {ahead} of {len(known)}, worst {worst:.2f} ({case})"
+            means[f"to {name or 'the best peer'}"] = told
+    return Report.of_sweep(sweep, heading, NETWORK_UNITS, means, Table("", columns, rows))

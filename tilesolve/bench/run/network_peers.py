@@ -1,0 +1,95 @@
+"""Who runs whole networks: for each peer a function that prepares one.
+
+Such a maker is given the network, the machine, the number of threads, inputs in the model's order,
+and an array for the result. Its run returns the first result.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilesolve.bench.case import Array
+from tilesolve.bench.networks import WholeNetwork
+from tilesolve.bench.results.sweeps import Figures
+from tilesolve.bench.run.made import Made, Run
+from tilesolve.machine.model import Machine
+
+if TYPE_CHECKING:
+    from tilesolve.networks.model import Model
+
+Operands = Sequence[Array]
+
+
+def tilesolve(
+    network: WholeNetwork, machine: Machine, threads: int, operands: Operands, _: Array
+) -> Made:
+    """Make ready a model of ours."""
+    from tilesolve.networks.model import load
+
+    made = load(network.model, threads=threads, machine=machine)
+    given = _name_inputs(network, operands)
+    result = network.ends[-1][0]
+    return Made(lambda: made(given)[result], lambda _: _find_figures(made))
+
+
+def _find_figures(made: Model) -> Figures:
+    """Return what is predicted of all works."""
+    seconds = [work.seconds for work in made.program.works]
+    return Figures(predicted=sum(one or 0.0 for one in seconds), how=made.count)
+
+
+def _name_inputs(network: WholeNetwork, operands: Operands) -> dict[str, Array]:
+    return {name: one for (name, _, _), one in zip(network.ends, operands, strict=False)}
+
+
+def onnxruntime(
+    network: WholeNetwork, _: Machine, threads: int, operands: Operands, out: Array
+) -> Run:
+    """Make ready ONNX Runtime; its result goes to an array made before."""
+    runtime = importlib.import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    session = runtime.InferenceSession(
+        network.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    binding = session.io_binding()
+    ends = zip(network.ends, (*operands, out), strict=True)
+    for at, ((name, _, _), array) in enumerate(ends):
+        bind = binding.bind_output if at == len(operands) else binding.bind_input
+        bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+
+    def run() -> Array:
+        session.run_with_iobinding(binding)
+        return out
+
+    return run
+
+
+def openvino(network: WholeNetwork, _: Machine, threads: int, operands: Operands, __: Array) -> Run:
+    """Make ready OpenVINO, for the shortest time of one call, in single precision."""
+    module = importlib.import_module("openvino")
+    core = module.Core()
+    model = core.read_model(network.model.SerializeToString(), b"")
+    compiled = core.compile_model(
+        model,
+        "CPU",
+        {
+            "INFERENCE_NUM_THREADS": threads,
+            "NUM_STREAMS": 1,
+            "INFERENCE_PRECISION_HINT": "f32",
+            "PERFORMANCE_HINT": "LATENCY",
+        },
+    )
+    request = compiled.create_infer_request()
+    for at, array in enumerate(operands):
+        request.set_input_tensor(at, module.Tensor(array, shared_memory=True))
+
+    def run() -> Array:
+        request.infer()
+        return np.asarray(request.get_output_tensor(0).data)
+
+    return run
