@@ -14,6 +14,7 @@ _OF_NESTS = (
     *("spec", "sizes", "nest", "where", "mode", "route", "machine", "dtype", "threads"),
     "as_json",
 )
+_OF_NETWORKS = ("spec", "machine", "threads", "run")
 
 
 def show_plan(
@@ -68,6 +69,9 @@ def show_plan(
         typer.Option(min=1, help="With --expressions: how many; else the machine's caches."),
     ] = None,
     cache: Annotated[bool, typer.Option(help="Use and keep solved plans.")] = True,
+    run: Annotated[
+        bool, typer.Option("--run", help="Of an ONNX file: run it, and show measured times.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw bytes and time per level into this file.")
@@ -75,12 +79,18 @@ def show_plan(
 ) -> None:
     """Solve for the tiles of a contraction, a convolution or a nest, and explain them.
 
+    An ONNX file in the place of the spec is planned as a whole: a line for each of its works.
+
     Example: $ tilesolve plan abcd-aebf-dfce a=72 b=72 c=72 d=72 e=72 f=72 --plot plan.png
     Example: $ tilesolve plan --conv "c=64 h=56 w=56 k=64 r=3 s=3 padding=1" --layout NHWC
+    Example: $ tilesolve plan resnet18.onnx --run
     Example: $ tilesolve plan --nest "out[y,x] = A[x,y] & B[y,x]" 4096 --dtype int32
     """
     _check_options(context)
     words = list(sizes or ())
+    if spec is not None and spec.endswith(".onnx"):
+        typer.echo(_plan_network(spec, machine, threads, run=run))
+        return
     if nest is not None:
         text = " ".join([*([spec] if spec else []), *words])
         typer.echo(
@@ -122,9 +132,23 @@ def show_plan(
     typer.echo(found.to_json() if as_json else report)
 
 
+def _plan_network(file: str, machine: str | None, threads: int | None, *, run: bool) -> str:
+    """Return the report of a model whose shapes are known; if asked for, with measured times."""
+    from tilesolve.networks.model import load
+
+    model = load(file, machine=machine, threads=threads)
+    return model.report(model.measure(model.draw_inputs())) if run else str(model)
+
+
 def _check_options(context: typer.Context) -> None:
     """Refuse options that would be ignored together."""
     given = context.params
+    if (given["spec"] or "").endswith(".onnx"):
+        if ignored := list_ignored(context, _OF_NETWORKS):
+            raise typer.BadParameter(f"an ONNX file takes no {ignored}")
+        return
+    if given["run"]:
+        raise typer.BadParameter("--run is of an ONNX file, which is missing")
     if given["expressions"] and (ignored := list_ignored(context, _OF_EXPRESSIONS)):
         raise typer.BadParameter(f"--expressions shows no plan, and takes no {ignored}")
     if given["levels"] is not None and not given["expressions"]:

@@ -21,7 +21,10 @@ OPSET = onnx.defs.onnx_opset_version()
 EXTENTS = st.integers(1, 5)
 FLOATS = st.sampled_from(["float32", "float64"])
 
-ONE = "Abs Neg Floor Ceil Round Exp Tanh Sin Cos Tan Sign Relu Sigmoid Softplus Softsign Mish HardSwish"
+ONE = (
+    "Abs Neg Floor Ceil Round Exp Tanh Sin Cos Tan Sign Relu "
+    "Sigmoid Softplus Softsign Mish HardSwish"
+)
 TWO = "Add Sub Mul Div Equal Less LessOrEqual Greater GreaterOrEqual Max Min Sum Mean"
 WITH_NUMBERS = {
     "LeakyRelu": ["alpha"],

@@ -121,13 +121,21 @@ def test_what_follows_becomes_part_of_layers(tmp_path):
     for source in (made, tmp_path / "block.onnx", made.SerializeToString()):
         loaded = tilesolve.onnx.load(source)
         np.testing.assert_allclose(loaded({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
-        assert str(loaded).splitlines()[:-1] == [
-            "2 of 2 convolutions are layers, and 1 product",
+        first, head, *lines = str(loaded).splitlines()
+        assert first == "2 of 2 convolutions are layers, and 1 product"
+        assert head.split() == ["work", "predicted", "share", "bytes"]
+        works = (
             "conv 3x3 3→6, 7x7, batch 2, padding 1, NHWC float32, bias, leaky(0.25)",
             "conv 3x3 6→6, 7x7, batch 2, padding 1, NHWC float32, bias, residual, clip(-1,1)",
             "GlobalAveragePool",
             "conv 1 6→4, 2, NHWC float32",
-        ]
+        )
+        assert all(line.strip().startswith(work) for line, work in zip(lines, works, strict=False))
+        assert lines[-2].startswith("all works: predicted ")
+        assert lines[-1].startswith("arrays take ")
+        measured = loaded.measure(x, rounds=2)
+        assert len(measured) == len(works)
+        assert "measured" in loaded.report(measured).splitlines()[1]
     assert tilesolve.onnx.layers(tmp_path / "block.onnx") == [
         Convolution.of((2, channels, 7, 7), (6, channels, 3, 3), padding=1) for channels in (3, 6)
     ]
@@ -171,7 +179,8 @@ def test_one_array_for_one_input():
     np.testing.assert_array_equal(loaded(x)["y"], loaded({"x": x})["y"])
     add = helper.make_node("Add", ["a", "b"], ["y"])
     two = tilesolve.onnx.load(make_model([add], {"a": (2,), "b": (2,)}, {}))
-    assert str(two).splitlines()[:2] == ["no convolutions", "Add"]
+    lines = str(two).splitlines()
+    assert (lines[0], lines[2].split()[0]) == ("no convolutions", "Add")
     for called, given, error, message in (
         (loaded, x[0], SizeError, r"'x' has the shape \(3, 7, 7\), the model has \(2,"),
         (loaded, None, SizeError, r"'x' has the shape \(\)"),
@@ -230,7 +239,7 @@ def damaged():
 
 
 def test_dynamic_shapes():
-    """A model is planned for the shapes that come, or for given ones; a list of layers needs them."""
+    """A model is planned for the shapes that come, or for given ones."""
     w = random(4, 3, 3, 3)
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from threading import Lock
@@ -18,7 +18,7 @@ from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
 from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.machine.model import Machine
 from tilesolve.networks.build import Builder, Program
-from tilesolve.networks.chains import CONVOLUTIONS, OtherConvolution, join_chains
+from tilesolve.networks.chains import OtherConvolution, join_chains
 from tilesolve.networks.files import (
     dimensions_of,
     dtypes_of,
@@ -29,11 +29,11 @@ from tilesolve.networks.files import (
 from tilesolve.networks.graph import read_network
 from tilesolve.networks.patterns import join_patterns, split_moves
 from tilesolve.networks.places import Place, new_arena
+from tilesolve.networks.report import write_report
 from tilesolve.networks.works import EvaluatorWork, Held, LayerWork, Step
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import write_html_report
-from tilesolve.system.units import format_volume
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -252,6 +252,23 @@ class Model:
         assert found is not None
         return found
 
+    def draw_inputs(self, seed: int = 0) -> dict[str, Array]:
+        """Return random inputs of a model whose shapes are known: normal numbers, or zeros.
+
+        Raises
+        ------
+        ModelError
+            If shapes are dynamic.
+        """
+        rng = np.random.default_rng(seed)
+        found = {}
+        for name, (dims, dtype) in self.inputs.items():
+            if not _is_known(dims):
+                raise ModelError(f"input {name!r} has the dynamic shape {format_shape(dims or ())}")
+            drawn = rng.standard_normal(dims) if dtype.kind == "f" else np.zeros(dims)
+            found[name] = drawn.astype(dtype)
+        return found
+
     @property
     def bytes(self) -> int:
         """Bytes of the arena in which all arrays of a call lie."""
@@ -292,14 +309,18 @@ class Model:
         if self._recent is None:
             dims = (f"{name} {format_shape(one or ())}" for name, (one, _) in self.inputs.items())
             return f"a model of {', '.join(dims)}, planned when it is first called"
-        works = [
-            str(work)
-            for work in self.program.works
-            if not (isinstance(work, EvaluatorWork) and work.nodes[0].kind in CONVOLUTIONS)
-        ]
-        taken, least = format_volume(self.bytes), format_volume(self.least_bytes)
-        memory = f"arrays take {taken}, at least {least}"
-        return "\n".join([self.count, *works, *map(str, self.others), memory])
+        return self.report()
+
+    def report(self, measured: Sequence[float] | None = None) -> str:
+        """Return what runs as a table: predicted times and, if they are given, measured ones.
+
+        Parameters
+        ----------
+        measured
+            Seconds of each work, as `measure` returns them.
+        """
+        lines = write_report(self.program, measured)
+        return "\n".join([self.count, *lines, *map(str, self.others)])
 
     def _repr_html_(self) -> str:
         return write_html_report(str(self))

@@ -1,4 +1,4 @@
-"""ONNX's pools, reductions, normalisations and products, as NumPy functions that pipelines trace."""
+"""ONNX's pools, reductions, normalisations and products, as functions that pipelines trace."""
 
 from __future__ import annotations
 

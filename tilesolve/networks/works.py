@@ -102,7 +102,7 @@ class Body:
     outputs: Sequence[tuple[str, tuple[int, ...], np.dtype[Any]]]
     opset: int
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Any) -> Any:  # noqa: D102 - as the class says
         held: Held = dict(self.constants)
         for (name, order), array in zip(self.inputs, arrays, strict=True):
             held[name] = array.transpose(inverse(order))

@@ -1,0 +1,46 @@
+"""A network as text: its works, and what each is predicted and measured to take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tilesolve.networks.build import Program
+from tilesolve.networks.works import Work
+from tilesolve.system.tables import align_columns
+from tilesolve.system.units import format_duration, format_volume
+
+
+def write_report(program: Program, measured: Sequence[float] | None = None) -> Iterator[str]:
+    """Yield the lines of a program's works, and of the memory of its arrays.
+
+    Parameters
+    ----------
+    measured
+        Seconds of each work.
+    """
+    times = measured or [work.seconds or 0.0 for work in program.works]
+    whole = sum(times) or 1.0
+    rows: list[tuple[str, ...]] = []
+    for work, seconds in zip(program.works, times, strict=True):
+        predicted = "-" if work.seconds is None else format_duration(work.seconds)
+        taken = [format_duration(seconds)] if measured else []
+        rows.append((str(work), predicted, *taken, f"{seconds / whole:.1%}", _volume(work)))
+    head = ("work", "predicted", *(["measured"] if measured else []), "share", "bytes")
+    if rows:
+        yield from align_columns([head, *rows])
+        predicted = format_duration(sum(work.seconds or 0.0 for work in program.works))
+        told = f", measured {format_duration(whole)}" if measured else ""
+        yield f"all works: predicted {predicted}{told}"
+    taken, least = program.blocks.arrange()[1], program.blocks.least_bytes
+    yield f"arrays take {format_volume(taken)}, at least {format_volume(least)}"
+
+
+def _volume(work: Work) -> str:
+    """Return the bytes of all that a work reads and writes, weights left out."""
+    sizes = []
+    for place in work.places:
+        count = place.dtype.itemsize
+        for extent in place.shape:
+            count *= extent
+        sizes.append(count)
+    return format_volume(sum(sizes))
