@@ -416,7 +416,6 @@ DECIDING = {
 """Folders that decide what runs and how: what they count on has a name."""
 
 WITHIN = {
-    "networks.chains": {0.01, 1e-5},  # ONNX's own defaults
     "plans.cache": {12, 32, 0o600},  # and who may read a file
     "solver.chosen_sizes": {1e-4},  # what SCIP may leave open
     "plans.plan": {1e9},  # a prefix of a unit

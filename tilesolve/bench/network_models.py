@@ -83,7 +83,7 @@ class NetworkWriter:
         pad = window // 2 if pad is None else pad
         reads = channels // groups * window**2
         w = self.weights(filters, channels // groups, window, window, reads=reads)
-        given = {"pads": [pad] * 4, "strides": [stride] * 2, "group": groups}
+        given: dict[str, Any] = {"pads": [pad] * 4, "strides": [stride] * 2, "group": groups}
         return str(self.add("Conv", x, w, self.bias(filters), kernel_shape=[window] * 2, **given))
 
     def linear(self, x: str, channels: int, filters: int) -> str:

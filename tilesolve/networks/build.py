@@ -129,7 +129,7 @@ class Builder:
         A node joins those before it where it alone reads what they give.
         """
         network = self.network
-        uses, groups = network.uses, []
+        uses, groups = network.uses, list[list[Node]]()
         ends: dict[str, list[Node]] = {}
         for node in network.nodes:
             alone = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,11 +95,9 @@ class Chain:
         self, x_shape: tuple[int, ...], machine: Machine | str | None, threads: int | None
     ) -> ConvLayer:
         """Return the layer that computes the chain; its images have channels last."""
+        shape: tuple[int, ...] = (x_shape[0], *x_shape[2:], x_shape[1])
         if self.is_product:
-            *rows, channels = x_shape
-            shape = (1, int(np.prod(rows)), channels)
-        else:
-            shape = (x_shape[0], *x_shape[2:], x_shape[1])
+            shape = (1, prod(x_shape[:-1]), x_shape[-1])
         return conv_layer(
             shape,
             self.weights,

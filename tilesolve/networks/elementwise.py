@@ -33,14 +33,15 @@ def computes(*kinds: str) -> Callable[[_F], _F]:
 
 def kind_of(x: Any) -> type[np.generic]:
     """Return the type of an array's elements, for numbers that are not to widen them."""
-    return np.dtype(x.dtype).type
+    found: type[np.generic] = np.dtype(x.dtype).type
+    return found
 
 
 def _numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda node, opset, *given: function(*given)
 
 
-for _kind, _function in {
+_NUMPY: dict[str, Callable[..., Any]] = {
     **{"Abs": np.abs, "Neg": np.negative, "Floor": np.floor, "Ceil": np.ceil, "Round": np.rint},
     **{"Sqrt": np.sqrt, "Exp": np.exp, "Log": np.log, "Tanh": np.tanh, "Sin": np.sin},
     **{"Cos": np.cos, "Tan": np.tan, "Sign": np.sign, "Not": np.logical_not, "IsNaN": np.isnan},
@@ -48,7 +49,8 @@ for _kind, _function in {
     **{"Equal": np.equal, "Less": np.less, "LessOrEqual": np.less_equal},
     **{"Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Where": np.where},
     **{"And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor},
-}.items():
+}
+for _kind, _function in _NUMPY.items():
     FUNCTIONS[_kind] = _numpy(_function)
 
 for _kind, _function in {"Max": np.maximum, "Min": np.minimum, "Sum": np.add}.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isclose, sqrt
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +35,12 @@ def split_moves(network: Network) -> None:
         dtype, name = network.dtypes[node.inputs[0]], node.outputs[0]
         turned = tuple(split[axis] for axis in order)
         names = [node.inputs[0], f"{name} split", f"{name} turned", name]
-        steps = (("Reshape", {}, split), ("Transpose", {"perm": order}, turned))
-        for at, (kind, given, found) in enumerate((*steps, ("Reshape", {}, together))):
+        steps: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
+            ("Reshape", {}, split),
+            ("Transpose", {"perm": order}, turned),
+            ("Reshape", {}, together),
+        ]
+        for at, (kind, given, found) in enumerate(steps):
             inputs = [names[at]]
             if kind == "Reshape":
                 inputs.append(network.add_constant(names[at + 1], np.array(found)))
@@ -113,12 +118,12 @@ def _find_gelu(network: Network) -> Iterator[tuple[list[Node], Node]]:
         x = None if scaled is None else _scaled(network, scaled)
         if scaled is None or x is None:
             continue
-        (plus,) = _readers(network, erf.outputs[0], "Add") or [None]
+        plus = _reader(network, erf.outputs[0], "Add")
         if plus is None or all(network.number(one) != 1 for _, one in _pairs(plus, "Add")):
             continue
         gone, result, factors = [scaled, erf, plus], plus.outputs[0], {x, "half"}
         while factors:
-            (times,) = _readers(network, result, "Mul") or [None]
+            times = _reader(network, result, "Mul")
             if times is None:
                 break
             (other,) = [name for name in times.inputs if name != result] or [""]
@@ -153,10 +158,10 @@ def _scaled(network: Network, node: Node) -> str | None:
     return None
 
 
-def _readers(network: Network, name: str, kind: str) -> list[Node]:
+def _reader(network: Network, name: str, kind: str) -> Node | None:
     """Return the only reader of an array, if it is of a kind."""
     found = [node for node in network.nodes if name in node.reads]
-    return found if len(found) == 1 and found[0].kind == kind else []
+    return found[0] if len(found) == 1 and found[0].kind == kind else None
 
 
 def _pairs(node: Node, kind: str) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from tilesolve.networks.build import Program
 from tilesolve.networks.works import Work
@@ -31,16 +32,10 @@ def write_report(program: Program, measured: Sequence[float] | None = None) -> I
         predicted = format_duration(sum(work.seconds or 0.0 for work in program.works))
         told = f", measured {format_duration(whole)}" if measured else ""
         yield f"all works: predicted {predicted}{told}"
-    taken, least = program.blocks.arrange()[1], program.blocks.least_bytes
-    yield f"arrays take {format_volume(taken)}, at least {format_volume(least)}"
+    size, least = program.blocks.arrange()[1], program.blocks.least_bytes
+    yield f"arrays take {format_volume(size)}, at least {format_volume(least)}"
 
 
 def _volume(work: Work) -> str:
     """Return the bytes of all that a work reads and writes, weights left out."""
-    sizes = []
-    for place in work.places:
-        count = place.dtype.itemsize
-        for extent in place.shape:
-            count *= extent
-        sizes.append(count)
-    return format_volume(sum(sizes))
+    return format_volume(sum(prod(one.shape) * one.dtype.itemsize for one in work.places))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -229,12 +229,13 @@ def _positions(where: str, extent: int, source: int, factor: float) -> Any:
 def _nearest(node: Node, at: Any, source: int, *, old: bool) -> Any:
     """Return whole positions."""
     mode = "floor" if old else node.given.get("nearest_mode", "round_prefer_floor")
-    found = {
+    rounds: dict[str, Callable[[Any], Any]] = {
         "floor": np.floor,
         "ceil": np.ceil,
         "round_prefer_floor": lambda x: np.ceil(x - 0.5),
         "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    }[mode](at)
+    }
+    found = rounds[mode](at)
     return np.clip(found, 0, source - 1).astype(np.int64)
 
 

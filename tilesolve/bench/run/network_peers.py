@@ -47,7 +47,7 @@ def _name_inputs(network: WholeNetwork, operands: Operands) -> dict[str, Array]:
 
 
 def onnxruntime(
-    network: WholeNetwork, _: Machine, threads: int, operands: Operands, out: Array
+    network: WholeNetwork, machine: Machine, threads: int, operands: Operands, out: Array
 ) -> Run:
     """Make ready ONNX Runtime; its result goes to an array made before."""
     runtime = importlib.import_module("onnxruntime")
@@ -58,7 +58,7 @@ def onnxruntime(
     )
     binding = session.io_binding()
     ends = zip(network.ends, (*operands, out), strict=True)
-    for at, ((name, _, _), array) in enumerate(ends):
+    for at, ((name, *_), array) in enumerate(ends):
         bind = binding.bind_output if at == len(operands) else binding.bind_input
         bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
 
