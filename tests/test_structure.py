@@ -320,6 +320,8 @@ NUMBERS = {
         "bench.results.summary": "NEAR_ERROR",
         "bench.case": "NUMPY_OFFSET_BYTES CHECKED_ELEMENTS ROUNDING_ERRORS DIGEST_PARTS",
         "bench.layers": "TINY LAYER_SECONDS",
+        "bench.network_models": "OPSET IR_VERSION",
+        "bench.networks": "SIDE SMALL_SIDE NETWORK_SECONDS NETWORK_SLACK",
         "bench.nests": "TINY_EXTENT LARGEST_DRAWN NEST_SECONDS STATEMENT_SECONDS SHARE",
         "bench.results.nest_tables": "NEAR_FACTOR",
         "bench.run.nest_peers": "OUT_OFFSETS OUT_ROUNDS",
@@ -344,6 +346,7 @@ NUMBERS = {
         "METHOD",
         "studies.tries": "TRIES TRIES_SECONDS ANSWERS METHOD",
     },
+    "which numbers of exporters are equal": {"networks.patterns": "ATTRIBUTE_SLACK"},
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS FLUSHED_CACHES"},
     "which variants are ranked": {
         "ranking.files": "FORMAT",

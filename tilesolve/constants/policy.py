@@ -383,3 +383,13 @@ EINSUM_TRANSPOSE_BYTES = 1 << 22
 
 EINSUM_BATCH_EXTENT = 8
 """Batches that come last, from which on they are transposed to the front."""
+
+# Networks
+NETWORK_GROWTH_BYTES = 1 << 20
+"""By how much a constant that is computed once may be larger than what it is computed of."""
+
+NETWORK_JOINED_NODES = 8
+"""How many operators of a network one pipeline has at most."""
+
+NETWORK_KEPT_PROGRAMS = 4
+"""Programs of one model that are kept: one for the shapes of each of the last calls."""

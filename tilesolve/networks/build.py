@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilesolve.constants.policy import NETWORK_JOINED_NODES
 from tilesolve.contractions.errors import TilesolveError
 from tilesolve.machine.model import Machine
 from tilesolve.networks.chains import Chain
@@ -29,9 +30,6 @@ VIEWS = frozenset(
     ("Dropout", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze")
 ) | {"Transpose", "Unsqueeze"}
 """Operators whose results may be views of what they read."""
-
-MOST_JOINED = 8
-"""How many operators one pipeline has at most."""
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +135,7 @@ class Builder:
                 for name in node.inputs
                 if name in ends and uses[name] == 1 and self._may_join(node)
             ]
-            if alone and len(alone[0]) < MOST_JOINED and node.inputs[0]:
+            if alone and len(alone[0]) < NETWORK_JOINED_NODES and node.inputs[0]:
                 group = alone[0]
                 groups.remove(group)
                 del ends[group[-1].outputs[0]]

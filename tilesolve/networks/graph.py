@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilesolve.constants.policy import NETWORK_GROWTH_BYTES
 from tilesolve.contractions.errors import ModelError
 from tilesolve.networks.files import (
     OWN_DOMAINS,
@@ -38,9 +39,6 @@ DRAWN = frozenset(
     )
 )
 """Operators whose results differ from run to run."""
-
-MOST_GROWTH_BYTES = 2**20
-"""How much larger than what it reads a constant may be that is computed once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -261,8 +259,12 @@ def _fold(node: Node, network: Network) -> Sequence[Array] | None:
     if node.kind in DRAWN or node.proto is None or any(x not in constants for x in node.reads):
         return None
     read = sum(constants[name].nbytes for name in node.reads)
-    sizes = [prod(shapes[x]) for x in node.outputs if x in shapes and node.kind != "Constant"]
-    if 8 * sum(sizes) > 8 * read + MOST_GROWTH_BYTES:
+    sizes = [
+        prod(shapes[x]) * network.dtypes[x].itemsize
+        for x in node.outputs
+        if x in shapes and x in network.dtypes and node.kind != "Constant"
+    ]
+    if sum(sizes) > read + NETWORK_GROWTH_BYTES:
         return None
     found = evaluate([node.proto], {x: constants[x] for x in node.reads}, node.outputs, network)
     return found if all(isinstance(one, np.ndarray) for one in found) else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.constants.policy import NETWORK_KEPT_PROGRAMS
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
 from tilesolve.convolutions.layer import ConvLayer
@@ -100,9 +101,6 @@ class _Bound:
 Dims = tuple[int | str, ...] | None
 Shapes = tuple[tuple[int, ...], ...]
 
-MOST_KEPT = 4
-"""Programs of one model that are kept: one for the shapes of each of the last calls."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ready:
@@ -189,7 +187,7 @@ class Model:
                 model = fix_shapes(model, shapes)
             found = _Ready.of(model, self._machine, self._threads)
         self._kept[key] = self._recent = found
-        while len(self._kept) > MOST_KEPT:
+        while len(self._kept) > NETWORK_KEPT_PROGRAMS:
             del self._kept[next(iter(self._kept))]
 
     @property

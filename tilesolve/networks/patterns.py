@@ -11,7 +11,8 @@ import numpy as np
 from tilesolve.networks.graph import Network, Node
 from tilesolve.networks.shapes import split_blocks
 
-_CLOSE = 1e-3
+ATTRIBUTE_SLACK = 1e-3
+"""By which share of themselves numbers differ that exporters round."""
 
 
 def join_patterns(network: Network) -> None:
@@ -73,7 +74,9 @@ def _find_silu(network: Network) -> Iterator[tuple[list[Node], Node]]:
 def _is_sixth(gate: Node) -> bool:
     """Return whether a hard sigmoid is that of a hard swish."""
     alpha, beta = gate.given.get("alpha", 0.2), gate.given.get("beta", 0.5)
-    return isclose(alpha, 1 / 6, rel_tol=_CLOSE) and isclose(beta, 0.5, rel_tol=_CLOSE)
+    return isclose(alpha, 1 / 6, rel_tol=ATTRIBUTE_SLACK) and isclose(
+        beta, 0.5, rel_tol=ATTRIBUTE_SLACK
+    )
 
 
 def _find_hard_swish(network: Network) -> Iterator[tuple[list[Node], Node]]:
@@ -149,11 +152,13 @@ def _scaled(network: Network, node: Node) -> str | None:
     if node.kind == "Div":
         root = network.number(node.inputs[1])
         return (
-            node.inputs[0] if root is not None and isclose(root, sqrt(2), rel_tol=_CLOSE) else None
+            node.inputs[0]
+            if root is not None and isclose(root, sqrt(2), rel_tol=ATTRIBUTE_SLACK)
+            else None
         )
     for x, other in _pairs(node, "Mul"):
         root = network.number(other)
-        if root is not None and isclose(root, sqrt(0.5), rel_tol=_CLOSE):
+        if root is not None and isclose(root, sqrt(0.5), rel_tol=ATTRIBUTE_SLACK):
             return x
     return None
 

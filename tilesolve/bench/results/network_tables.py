@@ -26,21 +26,27 @@ NETWORK_UNITS = (
 )
 """What stands below the table of networks."""
 
-_CELLS: dict[str, Callable[[Result], str]] = {
-    "network": lambda case: case.name,
-    "inputs": lambda case: case.case.list_cells()[1],
-    "what runs": lambda case: case.plan.how or "-",
-    "to best peer": lambda case: format_figure(case.ratio()),
-    "predicted": lambda case: format_figure(case.plan.predicted / case.ours),
-    "cold": lambda case: format_figure(case.plan.cold / case.ours),
-    "loading": lambda case: _write_loading(case),
-}
-_LEFT = ("network", "inputs", "what runs")
+
+def _write_inputs(case: Result) -> str:
+    _, shapes, _ = case.case.list_cells()
+    return shapes
 
 
 def _write_loading(case: Result) -> str:
     entry = case.entries.get(OURS)
     return "-" if entry is None or entry.preparation is None else format_duration(entry.preparation)
+
+
+_CELLS: dict[str, Callable[[Result], str]] = {
+    "network": lambda case: case.name,
+    "inputs": _write_inputs,
+    "what runs": lambda case: case.plan.how or "-",
+    "to best peer": lambda case: format_figure(case.ratio()),
+    "predicted": lambda case: format_figure(case.plan.predicted / case.ours),
+    "cold": lambda case: format_figure(case.plan.cold / case.ours),
+    "loading": _write_loading,
+}
+_LEFT = ("network", "inputs", "what runs")
 
 
 def report_networks(sweep: NetworkSweep) -> Report:
