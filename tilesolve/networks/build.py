@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,26 +10,32 @@ import numpy as np
 
 from tilesolve.constants.policy import NETWORK_JOINED_NODES
 from tilesolve.contractions.errors import TilesolveError
+from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.machine.model import Machine
 from tilesolve.networks.chains import Chain
+from tilesolve.networks.depthwise import (
+    DepthwiseBody,
+    Ends,
+    depthwise_weights,
+    is_depthwise,
+    padding_of,
+)
 from tilesolve.networks.graph import Evaluator, Network, Node
 from tilesolve.networks.operators import operators
+from tilesolve.networks.parts import VIEWS, Part, find_parts
 from tilesolve.networks.places import Blocks, Place, image_order, inverse
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.networks.works import (
     Body,
+    BorderWork,
     CopyWork,
+    DepthwiseWork,
     EvaluatorWork,
     LayerWork,
     PipelineWork,
     Work,
 )
 from tilesolve.pipelines.front import PipelineFunction, pipeline
-
-VIEWS = frozenset(
-    ("Dropout", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze")
-) | {"Transpose", "Unsqueeze"}
-"""Operators whose results may be views of what they read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,13 +69,19 @@ class Builder:
     threads: int | None
     program: Program = field(default_factory=Program)
     _places: dict[str, Place] = field(default_factory=dict)
-    _within: dict[str, tuple[str, tuple[slice, ...]]] = field(default_factory=dict)
+    _within: Mapping[str, Part] = field(default_factory=dict)
     _loose: set[str] = field(default_factory=set)
+    _layers: dict[str, ConvLayer] = field(default_factory=dict)
+    _functions: dict[Hashable, PipelineFunction] = field(default_factory=dict)
+    _depthwise: dict[str, tuple[PipelineFunction, float]] = field(default_factory=dict)
+    _margins: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    _framed: dict[str, Place] = field(default_factory=dict)
 
     def build(self) -> Program:
         """Return the program."""
         network, program = self.network, self.program
-        self._find_parts()
+        self._within = find_parts(network)
+        self._find_depthwise()
         for name in network.inputs:
             shape, dtype = network.shapes[name], network.dtypes[name]
             place = program.blocks.make(shape, dtype, image_order(len(shape)), 0)
@@ -94,32 +106,55 @@ class Builder:
             if isinstance(end, Place):
                 program.blocks.use(end, len(program.works))
 
-    def _find_parts(self) -> None:
-        """Note the arrays that are written where another one has them behind each other."""
-        network = self.network
-        makers = network.makers
+    def _find_depthwise(self) -> None:
+        """Find the depthwise layers that pipelines compute, and the zeros around what they read."""
+        network, makers = self.network, self.network.makers
         for node in network.nodes:
-            if node.kind != "Concat" or any(not network.shapes.get(x) for x in node.reads):
+            chain = node.given.get("chain")
+            if chain is None or not is_depthwise(chain):
                 continue
-            names = node.inputs
-            whole = node.outputs[0]
-            if (
-                len(set(names)) < len(names)
-                or network.dtypes.get(whole) != network.dtypes[names[0]]
-            ):
+            name, ends = node.inputs[0], padding_of(chain)
+            is_made = name in makers and makers[name].kind not in (*VIEWS, "Concat")
+            may_have_zeros = is_made and name not in self._within and name not in network.outputs
+            if any(map(any, ends)) and not may_have_zeros:
                 continue
-            if any(
-                name not in makers or makers[name].kind in VIEWS or name in self._within
-                for name in names
-            ):
+            found = self._plan_depthwise(chain, network.shapes[name])
+            if found is None:
                 continue
-            rank, begin = len(network.shapes[names[0]]), 0
-            axis = node.given.get("axis", 1) % rank
-            for name in names:
-                cut = [slice(None)] * rank
-                cut[axis] = slice(begin, begin + network.shapes[name][axis])
-                begin += network.shapes[name][axis]
-                self._within[name] = whole, tuple(cut)
+            self._depthwise[chain.result] = found
+            known = self._margins.get(name, [(0, 0)] * len(ends))
+            self._margins[name] = [
+                (max(low, other), max(high, another))
+                for (low, high), (other, another) in zip(known, ends, strict=True)
+            ]
+
+    def _plan_depthwise(
+        self, chain: Chain, shape: tuple[int, ...]
+    ) -> tuple[PipelineFunction, float] | None:
+        """Return what computes a depthwise layer, and its seconds, if that is faster."""
+        layer = self._layer(chain, shape)
+        kind, ends, given = chain.weights.dtype, padding_of(chain), chain.arguments
+        counts = tuple(layer.out_shape[1:-1])
+        key = (counts, given["stride"], given["dilation"], chain.activation)
+        if key not in self._functions:
+            body = DepthwiseBody(*key[:-1], self._activate(chain))
+            self._functions[key] = pipeline(body, machine=self.machine, threads=self.threads)
+        extents = (n + low + high for n, (low, high) in zip(shape[2:], ends, strict=True))
+        arrays = [np.empty((shape[0], *extents, shape[1]), kind), depthwise_weights(chain)]
+        if chain.bias is not None:
+            arrays.append(chain.bias)
+        if chain.residual is not None:
+            arrays.append(np.empty(layer.out_shape, kind))
+        function = self._functions[key]
+        seconds = function.plan(*arrays).seconds
+        return (function, seconds) if seconds < layer.plan.seconds else None
+
+    def _layer(self, chain: Chain, shape: tuple[int, ...]) -> ConvLayer:
+        """Return the layer of a chain, which is made once."""
+        found = self._layers.get(chain.result)
+        if found is None:
+            found = self._layers[chain.result] = chain.layer(shape, self.machine, self.threads)
+        return found
 
     def _join(self) -> list[list[Node]]:
         """Return the nodes, those that one pipeline computes together.
@@ -197,10 +232,24 @@ class Builder:
             place = self._places[whole]
             part = blocks.view(place, blocks.shadow(place)[cut])
             assert part is not None
+        elif any(map(any, self._margins.get(name, ()))) and tuple(order) == image_order(len(shape)):
+            part = self._frame(name, shape, dtype)
         else:
             part = blocks.make(shape, dtype, order, len(self.program.works))
         self._places[name] = part
         return part
+
+    def _frame(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Place:
+        """Return where images lie that have zeros around them."""
+        blocks, ends = self.program.blocks, [(0, 0), (0, 0), *self._margins[name]]
+        wide = tuple(n + low + high for n, (low, high) in zip(shape, ends, strict=True))
+        whole = blocks.make(wide, dtype, image_order(len(shape)), len(self.program.works))
+        self._framed[name] = whole
+        self.program.works.append(BorderWork(whole, ends))
+        cut = tuple(slice(low, low + n) for n, (low, _) in zip(shape, ends, strict=True))
+        found = blocks.view(whole, blocks.shadow(whole)[cut])
+        assert found is not None
+        return found
 
     def _is_written(self, node: Node) -> bool:
         """Return whether all parts of an array lie there already."""
@@ -210,7 +259,7 @@ class Builder:
         """Add a layer; its chain's result may have its axes in another order."""
         chain: Chain = node.given["chain"]
         x = self._places[node.inputs[0]]
-        layer = chain.layer(x.shape, self.machine, self.threads)
+        layer = self._layer(chain, x.shape)
         shape = (*x.shape[:-1], len(chain.weights))
         if not chain.is_product:
             count, *extents, filters = layer.out_shape
@@ -225,10 +274,41 @@ class Builder:
         if chain.residual is not None:
             added = self._places[chain.residual]
             residual = self._images(added, inverse(chain.residual_order), chain)
-        images = self._images(x, range(len(x.shape)), chain)
-        self.program.works.append(
-            LayerWork(chain.nodes, layer, chain.is_product, images, result, residual)
+        work: Work
+        if chain.result in self._depthwise:
+            function, seconds = self._depthwise[chain.result]
+            weights = [depthwise_weights(chain)]
+            if chain.bias is not None:
+                weights.append(chain.bias)
+            padded = self._pad(node.inputs[0], padding_of(chain))
+            work = DepthwiseWork(
+                chain.nodes, layer, function, weights, padded, result, residual, seconds
+            )
+        else:
+            images = self._images(x, range(len(x.shape)), chain)
+            work = LayerWork(chain.nodes, layer, chain.is_product, images, result, residual)
+        self.program.works.append(work)
+
+    def _pad(self, name: str, ends: Ends) -> Place:
+        """Return images with zeros around them, channels last."""
+        blocks, whole = self.program.blocks, self._framed.get(name, self._places[name])
+        cut = tuple(
+            slice(most - low, extent - (last - high))
+            for (most, last), (low, high), extent in zip(
+                self._margins[name], ends, whole.shape[2:], strict=True
+            )
         )
+        shadow = blocks.shadow(whole)[(slice(None), slice(None), *cut)]
+        found = blocks.view(whole, shadow.transpose(image_order(shadow.ndim)))
+        assert found is not None
+        return found
+
+    def _activate(self, chain: Chain) -> Callable[[Any], Any]:
+        """Return the activation of a chain as a function."""
+        end, opset = chain.end, self.network.opset
+        if end is None:
+            return lambda value: value
+        return lambda value: FUNCTIONS[end.kind](end, opset, value, *chain.end_values)
 
     def _images(self, place: Place, back: Sequence[int], chain: Chain) -> Place:
         """Return a place as the layer has it; what cannot be seen so is copied."""

@@ -31,7 +31,7 @@ from tilesolve.networks.graph import read_network
 from tilesolve.networks.patterns import join_patterns, split_moves
 from tilesolve.networks.places import Place, new_arena
 from tilesolve.networks.report import write_report
-from tilesolve.networks.works import EvaluatorWork, Held, LayerWork, Step
+from tilesolve.networks.works import DepthwiseWork, EvaluatorWork, Held, LayerWork, Step
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import write_html_report
@@ -207,9 +207,9 @@ class Model:
         """The convolutions and products with constant weights, in their order."""
         return tuple(work.layer for work in self._layer_works())
 
-    def _layer_works(self) -> list[LayerWork]:
+    def _layer_works(self) -> list[LayerWork | DepthwiseWork]:
         works = () if self._recent is None else self._recent.program.works
-        return [work for work in works if isinstance(work, LayerWork)]
+        return [work for work in works if isinstance(work, LayerWork | DepthwiseWork)]
 
     def __call__(self, inputs: Mapping[str, npt.ArrayLike] | npt.ArrayLike) -> dict[str, Array]:
         """Run the model.

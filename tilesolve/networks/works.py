@@ -80,6 +80,73 @@ class LayerWork:
         return str(self.layer).partition("\n")[0]
 
 
+@dataclass(slots=True, eq=False)
+class DepthwiseWork:
+    """A depthwise layer that a pipeline computes; its images have their padding around them."""
+
+    nodes: Sequence[Node]
+    layer: ConvLayer
+    function: PipelineFunction
+    weights: Sequence[Array]
+    x: Place
+    out: Place
+    residual: Place | None
+    seconds: float | None
+    is_product: bool = False
+
+    @property
+    def places(self) -> list[Place]:
+        """All places that it uses."""
+        return [self.x, self.out, *([self.residual] if self.residual else [])]
+
+    def bind(self, locate: Locate) -> Step:
+        """Return what computes it."""
+        x, out, *residual = (locate(one) for one in self.places)
+        function, given = self.function, (x, *self.weights, *residual)
+
+        def run(held: Held) -> None:
+            function(*given, out=out)
+
+        return run
+
+    def __str__(self) -> str:
+        first = str(self.layer).partition("\n")[0]
+        return f"{first}, by a nest"
+
+
+@dataclass(slots=True, eq=False)
+class BorderWork:
+    """Zeros around images, along the axes that have them."""
+
+    place: Place
+    ends: Sequence[tuple[int, int]]
+    nodes: Sequence[Node] = ()
+    seconds: float | None = None
+
+    @property
+    def places(self) -> list[Place]:
+        """All places that it uses."""
+        return [self.place]
+
+    def bind(self, locate: Locate) -> Step:
+        """Return what computes it."""
+        whole, slabs = locate(self.place), list[Array]()
+        for axis, (low, high) in enumerate(self.ends):
+            along: list[slice] = [slice(None)] * whole.ndim
+            for part in (slice(0, low), slice(whole.shape[axis] - high, None)):
+                along[axis] = part
+                slabs.append(whole[tuple(along)])
+
+        def run(held: Held) -> None:
+            for slab in slabs:
+                slab.fill(0)
+
+        return run
+
+    def __str__(self) -> str:
+        return "zeros around images"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
     """What nodes compute, as a function of arrays in the order of memory.
