@@ -32,7 +32,7 @@ from tilesolve.kernels.runtime.compiled import (
 )
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES, Array
 from tilesolve.packing.offsets import Integers
-from tilesolve.packing.sizes import WORD_BYTES
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, WORD_BYTES
 
 # Functions of Python's C interface, which the process itself exports.
 _count_reference = external("Py_IncRef", VOID)
@@ -46,6 +46,11 @@ _TYPE_OFFSET = OBJECT_HEADER_BYTES - np.dtype(np.intp).itemsize
 
 MAX_NUMBERS = 32
 """Numbers that a call is given at most."""
+
+MAX_STACK_BYTES = 4096
+"""Bytes of a workspace that a call has on its stack, where it is given none."""
+
+_STACK_WORDS = (MAX_STACK_BYTES + ALIGNMENT_BYTES) // WORD_BYTES
 
 
 @inlined
@@ -95,15 +100,15 @@ def _read_numbers(told, given, values):
 
 @compiled(INT, INT, INT, returns=INT)
 def _repeat_run(myself, arguments, count):
-    """Return the output once it is computed, or None if the call is not the one prepared for.
+    """Return the first output once all are computed, or None for a call that is not alike.
 
     Parameters
     ----------
     myself
         The array of words that `prepare_call` was given.
     arguments
-        Address of the arguments' addresses: the numbers, the workspace as an array, the output,
-        and the other arrays that a call is given.
+        Address of the arguments' addresses: the numbers, the workspace as an array or None, the
+        outputs, and the other arrays that a call is given.
     count
         How many there are.
     """
@@ -119,7 +124,9 @@ def _repeat_run(myself, arguments, count):
         and match_arrays(words, row)
         and _read_numbers(told, given, as_pointer(values))
     ):
-        memory = as_pointer(given[numbers] + OBJECT_HEADER_BYTES)[0]
+        memory = (on_stack(_STACK_WORDS) + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
+        if given[numbers] != told[fields.NONE]:
+            memory = as_pointer(given[numbers] + OBJECT_HEADER_BYTES)[0]
         thread = _release_lock()
         done = result(told[fields.RUN], told[fields.TOLD], row, values, memory)
         _take_lock(thread)
@@ -132,8 +139,9 @@ def _repeat_run(myself, arguments, count):
 def prepare_call(words: Integers) -> Callable[..., Array | None]:
     """Return a function that computes if it is given arrays like those that the words describe.
 
-    It takes the numbers, the workspace, the output, and the other arrays that the words describe,
-    all by position; it returns the output. For other numbers (see `describe_number`), for what is
+    It takes the numbers, the workspace, the outputs, and the other arrays that the words describe,
+    all by position; it returns the first output. A workspace of up to `MAX_STACK_BYTES` may be
+    None. For other numbers (see `describe_number`), for what is
     no array, and for other arrays (see `match_arrays`), nothing is done, and None returned. It
     returns that, too, where a run fails.
 

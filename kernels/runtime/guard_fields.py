@@ -19,7 +19,7 @@ NUMBER_KINDS = 3
 """Address of `NUMBER_WORDS` for each of them."""
 
 GIVEN = 4
-"""How many arrays a call is given, the output first."""
+"""How many arrays a call is given, the outputs first."""
 
 NONE = 5
 """Address of Python's `None`; `fast_call.addresses` has this and what follows."""
