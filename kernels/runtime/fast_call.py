@@ -127,9 +127,12 @@ def _repeat_run(myself, arguments, count):
         memory = (on_stack(_STACK_WORDS) + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
         if given[numbers] != told[fields.NONE]:
             memory = as_pointer(given[numbers] + OBJECT_HEADER_BYTES)[0]
-        thread = _release_lock()
+        thread = 0
+        if not told[fields.IS_BRIEF]:
+            thread = _release_lock()
         done = result(told[fields.RUN], told[fields.TOLD], row, values, memory)
-        _take_lock(thread)
+        if not told[fields.IS_BRIEF]:
+            _take_lock(thread)
         if done:
             found = given[numbers + 1]
     _count_reference(found)

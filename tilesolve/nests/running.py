@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.constants.policy import LONG_SECONDS
+from tilesolve.constants.policy import BRIEF_SECONDS, LONG_SECONDS
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.terms import Term
 from tilesolve.kernels.programs.compiled_program import CompiledProgram
@@ -91,20 +91,25 @@ class NestRunner:
     ----------
     signature
         What calls take.
-
-    Calls like an earlier one are known by `_known`; `_quick` is one of a single result that needs
-    neither numbers nor a workspace, so that Python has nothing to do.
+    quick
+        How to tell a call like a recent one where nothing else is to be done for it: of a single
+        result, and without numbers.
+    new
+        Returns an array for the first result.
     """
+
+    quick: RepeatCall | None
 
     def __init__(self, solution: SolvedNest) -> None:
         self.computation, self.threads = solution.request.computation, solution.threads
         self.solutions = solution.solutions
         self.signature = Signature.of(self.computation)
-        self._long = solution.seconds >= LONG_SECONDS
+        self._seconds = solution.seconds
+        self._long = self._seconds >= LONG_SECONDS
         self._codes: Codes = {}
         self._layouts: dict[tuple[object, ...], NestLayout] = {}
         self._makers = self.signature.output_makers()
-        self._quick: RepeatCall | None = None
+        self.new, self.quick = self._makers[0], None
         self._known: tuple[RepeatCall, ...] = ()
         self._factors: tuple[Term, ...] = ()
 
@@ -112,11 +117,6 @@ class NestRunner:
         self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Out | None
     ) -> Out:
         """Compute a call, given what users give; see `NestPlan.__call__`."""
-        quick = self._quick
-        if quick is not None and not named:
-            done = quick.call(None, self._makers[0]() if out is None else out, *arrays)
-            if done is not None:
-                return done
         if self._known:
             done = self._repeat(arrays, named, out)
             if done is not None:
@@ -177,7 +177,7 @@ class NestRunner:
             self._known = tuple(one for one in known if one is not None)
             self._factors = layout.factors
             if layout.recent and not (layout.recent.needs_bytes or len(call.outs) > 1):
-                self._quick = layout.recent
+                self.quick = layout.recent
 
     def _lay_out(self, call: Call, placed: Sequence[str]) -> NestLayout:
         """Write down what is done for arrays like those of a call, some of which are results."""
@@ -216,7 +216,8 @@ class NestRunner:
         told = np.array(sizes, np.int64)
         size = scratch + tasks.scratch_bytes
         kept = (layout.words, layout.begins, tasks.kept, tasks.checked)
-        return RepeatCall.of(run_all, told, arrays, numbers, size, kept, len(call.outs))
+        given = told, arrays, numbers, size, kept, len(call.outs)
+        return RepeatCall.of(run_all, *given, brief=self._seconds < BRIEF_SECONDS)
 
     def _run_stages(self, layout: NestLayout, call: Call) -> None:
         """Run all tasks, by as many threads as there are."""

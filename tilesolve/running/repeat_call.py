@@ -85,6 +85,8 @@ class RepeatCall:
         workspace_bytes: int,
         kept: Sequence[object] = (),
         outputs: int = 1,
+        *,
+        brief: bool = False,
     ) -> Self | None:
         """Note what a call is given; None where compiled code could not tell another by it.
 
@@ -104,6 +106,8 @@ class RepeatCall:
             What has to stay as long as this does.
         outputs
             How many of the arrays are outputs.
+        brief
+            Whether a call takes so little time that it keeps Python's lock.
         """
         if len(numbers) > MAX_NUMBERS or outputs > MAX_OUTPUTS:
             return None
@@ -113,7 +117,7 @@ class RepeatCall:
         words = np.zeros(guard_fields.ARRAYS, np.int64)
         words[guard_fields.RUN : guard_fields.NONE] = [
             *(address(code), told.ctypes.data),
-            *(len(numbers), kinds.ctypes.data, len(arrays)),
+            *(len(numbers), kinds.ctypes.data, brief, len(arrays)),
         ]
         words[guard_fields.NONE :] = addresses()
         call = prepare_call(np.concatenate([words, describe_arrays(arrays, outputs)]))
