@@ -140,9 +140,7 @@ def find_shared_row(request: NestRequest) -> str | None:
         return None
     reads = {read for read in stage.reads if column in read.letters}
     saved = {
-        x: _count_shared(reads, x)
-        for x in stage.output[:-1]
-        if extents[x] >= NEST_SHARED_ROWS
+        x: _count_shared(reads, x) for x in stage.output[:-1] if extents[x] >= NEST_SHARED_ROWS
     }
     best = max(saved, key=lambda x: saved[x], default="")
     return best if saved.get(best) else None
@@ -153,8 +151,7 @@ def _count_shared(reads: Collection[Read], letter: str) -> int:
     found = 0
     for read in reads:
         moved = tuple(
-            one + 1 if one.factor(letter) == one.divisor == 1 else one
-            for one in read.plain or ()
+            one + 1 if one.factor(letter) == one.divisor == 1 else one for one in read.plain or ()
         )
         found += moved != read.plain and replace(read, subscripts=moved) in reads
     return found
