@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.points import Points
 from tilesolve.contractions.statements.computation import bind_stages
+from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.kernels.programs.program import Loop
@@ -74,3 +75,27 @@ def test_rows_are_together_where_they_read_the_same():
     assert not walks_rows(nest("o[y,x] = A[y,x+1] - A[y+2,x]", sizes))
     assert not walks_rows(nest("o[y,x] = A[y,x] + A[y,x+1]", sizes))
     assert not walks_rows(nest("o[y,x] = A[y,x] + A[y+1,x]", {"y": 2, "x": 100}))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(
+        ["sum(X[i,k] == Y[j,k], k)", "max(X[i,k] - Y[j,k], k)", "sum(X[i,k] * Y[j,k] * z[k], k)"]
+    ),
+    st.tuples(st.integers(1, 20), st.integers(1, 40), st.integers(1, 40)),
+    st.sampled_from(["float32", "float64", "int32", "int8"]),
+    st.sampled_from(["", "j <= i", "k <= i", "k <= j"]),
+)
+def test_short_sums_are_across_vectors_or_along_them(term, extents, dtype, region):
+    """Whatever their length, in a region, too."""
+    sizes = dict(zip("ijk", extents, strict=True))
+    text = f"d[i,j] = {term}"
+    computation = bind_stages(parse_stages(text, region or ()), sizes, dtype)
+    rng = np.random.default_rng(extents)
+    arrays = {
+        name: rng.integers(0, 4, computation.array(name).shape).astype(dtype)
+        for name in computation.inputs
+    }
+    plan = nest(text, sizes, dtype, where=region, machine="i7-6700k")
+    for _ in range(2):
+        np.testing.assert_array_equal(plan(**arrays), evaluate(computation, arrays))

@@ -274,6 +274,10 @@ NEST_HELD_VECTORS = 2
 NEST_SHARED_ROWS = 4
 """Rows of a stencil that are computed at once, so that what several of them read is loaded once."""
 
+NEST_SUMMED_VECTORS = 2
+"""Vectors of a sum's letter from which on a nest's vectors lie along that, where several rows could
+share vectors of the output's last one: the lanes of each sum are put together in the end."""
+
 NEST_ENUMERATED_LETTERS = 3
 """How many letters may have tiles for all tiles to be tried."""
 

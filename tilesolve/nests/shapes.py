@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from tilesolve.constants.policy import NEST_HELD_ROWS, NEST_HELD_VECTORS, NEST_SHARED_ROWS
+from tilesolve.constants.policy import (
+    NEST_HELD_ROWS,
+    NEST_HELD_VECTORS,
+    NEST_SHARED_ROWS,
+    NEST_SUMMED_VECTORS,
+)
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
@@ -276,21 +281,24 @@ def _with_intra(
     request: NestRequest, inter: Sequence[Loop], intra: Sequence[str], tiles: Mapping[str, int]
 ) -> LoopTree:
     """Return loops over tiles with those within them, the vector loop last."""
-    stage, lanes = request.statement, _lanes(request)
+    stage, extents, lanes = request.statement, request.computation.sizes, _lanes(request)
     *inner, column = intra or [""]
     sums = [x for x in inner if x in stage.summed]
     if column in {loop.letter for loop in inter if loop.single} or column != stage.output[-1]:
         return make_tree(request, [*inter, *(over(x) for x in intra)])
     vector = over(column, 1, "vector")
     across = _summed_vector(stage, sums) if lanes else None
+    outputs = [x for x in inner if x not in sums]
+    rows = [x for x in outputs if tiles[x] > 1 and not _coupled(stage, x, stage.summed)]
+    short = sums == [across] and extents[across] < NEST_SUMMED_VECTORS * lanes
+    if across is not None and short and rows and not _coupled(stage, across, stage.output):
+        across = None  # rows share what is loaded for a column
     if not lanes or not sums or (across is None and _coupled(stage, column, stage.summed)):
         return make_tree(request, [*inter, *(over(x) for x in inner), vector])
-    outputs = [x for x in inner if x not in sums]
     if across is not None and _coupled(stage, across, stage.output):
         around = [*inter, *(over(x) for x in (*outputs, column))]
         held = [*(over(x) for x in sums if x != across), over(across, 1, "vector")]
         return make_tree(request, [*around, *held], len(held))
-    rows = [x for x in outputs if tiles[x] > 1 and not _coupled(stage, x, stage.summed)]
     row = rows[0] if rows else None
     loops = [*inter, *(over(x) for x in outputs if x != row)]
     if across is not None:
