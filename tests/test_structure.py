@@ -221,7 +221,7 @@ NUMBERS = {
         "kernels.codegen.epilogue_steps": "_SIGNATURE",
         "running.addition": "_STEP",
         "kernels.runtime.contraction_call": "MAX_PLACES",
-        "kernels.runtime.fast_call": "MAX_NUMBERS MAX_STACK_BYTES",
+        "kernels.runtime.fast_call": "MAX_NUMBERS MAX_STACK_BYTES MAX_ROW",
         "kernels.runtime.guard_fields": "*",
         "kernels.runtime.task_fields": "*",
         "kernels.runtime.task_list": "_TENSORS",

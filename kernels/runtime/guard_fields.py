@@ -33,7 +33,10 @@ ARRAY = 7
 FLOAT = 8
 """Address of the type of Python's floats."""
 
-ARRAYS = 9
+TUPLE = 9
+"""Address of the type of tuples."""
+
+ARRAYS = 10
 """The arrays given, in their order: `array_guard.describe_arrays` for each."""
 
 # Fields of a number

@@ -152,7 +152,7 @@ class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
         executor = self._executor or self.executor
         quick = executor.quick
         if quick is not None and not named:  # most calls pass here, and call no other function
-            done = quick.call(None, executor.new() if out is None else out, *arrays)
+            done = quick.call(executor.new() if out is None else out, arrays)
             if done is not None:
                 return done
         return executor.compute(arrays, named, out)
