@@ -209,7 +209,8 @@ NUMBERS = {
         "contractions.layer_suites": "FORMAT",
         "contractions.suites": "FORMAT",
         "contractions.pairing": "MAX_OPERATIONS",
-        "kernels.runtime.array_guard": "_AXES _SHAPE _STRIDES _DTYPE _FLAGS _HALF _WRITEABLE",
+        "kernels.runtime.array_guard": "_AXES _SHAPE _STRIDES _DTYPE _FLAGS _HALF _WRITEABLE "
+        "MAX_OUTPUTS _SPAN_WORDS",
         "kernels.runtime.box_fields": "*",
         "kernels.runtime.call_fields": "*",
         "kernels.runtime.copy_windows": "_LINE_WORDS",
@@ -220,7 +221,7 @@ NUMBERS = {
         "kernels.codegen.epilogue_steps": "_SIGNATURE",
         "running.addition": "_STEP",
         "kernels.runtime.contraction_call": "MAX_PLACES",
-        "kernels.runtime.fast_call": "MAX_NUMBERS",
+        "kernels.runtime.fast_call": "MAX_NUMBERS MAX_STACK_BYTES MAX_ROW",
         "kernels.runtime.guard_fields": "*",
         "kernels.runtime.task_fields": "*",
         "kernels.runtime.task_list": "_TENSORS",

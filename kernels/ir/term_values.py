@@ -51,6 +51,23 @@ _EMITTERS: dict[str, Emit] = {
 }
 """What emits each operation on arguments of one dtype, but for comparisons."""
 
+_FORMULAS = _EMITTERS.keys() - EMITTERS.keys()
+"""Functions of many steps, each of which waits for the one before."""
+
+
+def chains_formulas(term: Term) -> bool:
+    """Return whether a function of many steps is of the result of another one.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> chained, one = parse_stages("o[i] = exp(2 * tanh(A[i])); p[i] = exp(B[i]) + tanh(A[i])")
+    >>> chains_formulas(chained.term), chains_formulas(one.term)
+    (True, False)
+    """
+    found = [one for one in term.all if isinstance(one, Apply) and one.name in _FORMULAS]
+    return any(inner in found for one in found for inner in one.all[1:])
+
 
 class TermValues(ABC):
     """The values of terms while code is written.

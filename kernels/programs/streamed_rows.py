@@ -187,7 +187,8 @@ class StreamedRows:
 
     def _emit_block(self, low: Place, extent: ir.Value, part: Part, run: Run) -> None:
         """Emit the rows of a block, whose code is larger: both ways share their ends."""
-        builder, streams, none = self.emitter.builder, self.whole, INT64(0)
+        builder, none = self.emitter.builder, INT64(0)
+        streams = builder.and_(self.whole, self._runs_long(low, extent))
         head, past = self._emit_lines(low, extent, builder.select(streams, extent, none), run)
         near = run(none, builder.select(streams, none, extent), None)
         done = builder.select(streams, past, near)
@@ -212,19 +213,23 @@ class StreamedRows:
     def _runs_long(self, low: Place, extent: ir.Value) -> ir.Value:
         """Emit whether runs are so long that the parts of lines at their ends do not matter.
 
-        A run goes on from row to row where neither has anything between them. Rows of whole lines
-        have no ends.
+        A run goes on from row to row where neither has anything between them. Those of a block are
+        written side by side, and each has its ends. Rows of whole lines have none.
         """
         builder, size = self.emitter.builder, self.target.itemsize
         run = builder.mul(extent, INT64(size))
         ends = builder.or_(self._amid(low), builder.and_(run, INT64(self.lanes * size - 1)))
+        whole = builder.icmp_signed("==", ends, INT64(0))
+        if self.in_block:
+            least = INT64(tuning.MIN_CACHED_ENDS_RUN_BYTES)
+            return builder.or_(whole, builder.icmp_signed(">=", run, least))
         pieces = size >= tuning.MIN_NON_TEMPORAL_BYTES
         least = tuning.MIN_STREAMED_RUN_BYTES if pieces else tuning.MIN_CACHED_ENDS_RUN_BYTES
         long = builder.and_(
             builder.icmp_signed(">=", run, INT64(tuning.MIN_STREAMED_ROW_BYTES)),
             builder.icmp_signed(">=", self._join_rows(run), INT64(least)),
         )
-        return builder.or_(long, builder.icmp_signed("==", ends, INT64(0)))
+        return builder.or_(long, whole)
 
     def _join_rows(self, run: ir.Value) -> ir.Value:
         """Emit the bytes of a run that goes on from row to row, if they have nothing between them.

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from llvmlite import ir
 
+from tilesolve.constants import tuning
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.term_values import chains_formulas
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.bounds import count_trips, range_of
 from tilesolve.kernels.programs.computing import emit_compute, emit_start, vector_lanes
@@ -68,6 +70,8 @@ def emit_vector_loop(
 ) -> None:
     """Emit a vector loop: in each step one vector, of each point of a block around.
 
+    Where a function of another one's result waits for that, several vectors are one longer one.
+
     Parameters
     ----------
     emitter
@@ -88,8 +92,12 @@ def emit_vector_loop(
     low = emit_extreme(builder, loop.low, scope, ">")
     high = emit_extreme(builder, loop.high, scope, "<")
     past_caches = _past_caches(emitter, loop)
-    if past_caches is None and not block and trips.exact:
-        lanes = min(lanes, 1 << max(trips.most - 1, 0).bit_length())
+    if past_caches is None and not block:
+        stages = map(emitter.stage, stages_of(loop.body))
+        if any(chains_formulas(one.term) for one in stages):
+            lanes *= tuning.CHAINED_VECTORS
+        if trips.exact:
+            lanes = min(lanes, 1 << max(trips.most - 1, 0).bit_length())
     rows = None
     if past_caches is not None:
         what = (loop, past_caches, lanes)

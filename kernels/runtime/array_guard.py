@@ -1,7 +1,7 @@
 """Array guard: compiled code checks whether arrays are like those that a run was prepared for.
 
-It compares shapes, strides and dtypes, and checks that the output can be written and shares no
-memory with an operand. Python would take longer than a small
+It compares shapes, strides and dtypes, and checks that outputs can be written and share no memory
+with one another or with an operand. Python would take longer than a small
 contraction, see docs/decisions/054. All of that is read where NumPy's C interface says that an
 array has it (`PyArrayObject_fields`), behind what every object has: the address of its first
 element, the number of its axes, the addresses of its shape and strides, what it is part of, its
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilesolve.kernels.runtime import guard_fields as fields
-from tilesolve.kernels.runtime.compiled import INT, as_pointer, compiled
+from tilesolve.kernels.runtime.compiled import INT, as_pointer, compiled, on_stack
 from tilesolve.packing.memory_overlap import (
     OBJECT_HEADER_BYTES,
     Array,
@@ -29,8 +29,13 @@ _AXES, _SHAPE, _STRIDES, _DTYPE, _FLAGS = 1, 2, 3, 5, 6
 _HALF = 0 if sys.byteorder == "little" else 32
 _WRITEABLE = 0x400
 
+MAX_OUTPUTS = 8
+"""Outputs that a call has at most."""
 
-def describe_arrays(given: Sequence[Array]) -> Integers:
+_SPAN_WORDS = 2 * MAX_OUTPUTS
+
+
+def describe_arrays(given: Sequence[Array], outputs: int = 1) -> Integers:
     """Return what `match_arrays` compares other arrays with.
 
     Whoever keeps it has to keep the dtypes, too, so that no other dtype gets the same address.
@@ -38,7 +43,9 @@ def describe_arrays(given: Sequence[Array]) -> Integers:
     Parameters
     ----------
     given
-        The arrays, the output first. One that has its elements has them in all calls.
+        The arrays, the outputs first. One that has an output's elements has them in all calls.
+    outputs
+        How many of them are outputs.
 
     Examples
     --------
@@ -52,16 +59,17 @@ def describe_arrays(given: Sequence[Array]) -> Integers:
         begin = array.ctypes.data
         low, high = address_range(array)
         words += [array.ndim, id(array.dtype), low - begin, high - begin]
-        words += [same_elements(given[0], array)]
+        same = (same_elements(one, array) for one in given[:outputs])
+        words += [next((number for number, one in enumerate(same, 1) if one), 0)]
         words += [*array.shape, *array.strides]
     return np.array(words, np.int64)
 
 
 @compiled(INT, INT, returns=INT)
 def match_arrays(words, given):
-    """Return whether arrays are like others, the first one writable and apart from the rest.
+    """Return whether arrays are like others, and outputs writable and apart from the rest.
 
-    Where another one had the first one's elements, it has them again. An output whose elements are
+    Where another one had an output's elements, it has them again. An output whose elements are
     only between an operand's does not count as apart.
 
     Parameters
@@ -69,7 +77,7 @@ def match_arrays(words, given):
     words
         Address of a guard (`guard_fields`), what the arrays are to be like among its fields.
     given
-        Address of the arrays' addresses, the output's first.
+        Address of the arrays' addresses, the outputs' first.
 
     Examples
     --------
@@ -85,8 +93,7 @@ def match_arrays(words, given):
     0
     """
     wanted, row = as_pointer(words), as_pointer(given)
-    at = fields.ARRAYS
-    begin = end = 0
+    at, outputs, spans = fields.ARRAYS, 0, as_pointer(on_stack(_SPAN_WORDS))
     for number in range(wanted[fields.GIVEN]):
         array = as_pointer(row[number] + OBJECT_HEADER_BYTES)
         count = wanted[at]
@@ -100,13 +107,17 @@ def match_arrays(words, given):
             if shape[axis] != wanted[at + axis] or strides[axis] != wanted[at + count + axis]:
                 return 0
         at += 2 * count
-        if number == 0:
-            if not (array[_FLAGS] >> _HALF) & _WRITEABLE:
-                return 0
-            begin, end = low, high
-        elif same:
-            if low != begin:
-                return 0
-        elif low < end and begin < high:
+        own = same == number + 1
+        if own and not (array[_FLAGS] >> _HALF) & _WRITEABLE:
             return 0
+        for other in range(outputs):
+            begin, end = spans[2 * other], spans[2 * other + 1]
+            if same == other + 1:
+                if low != begin:
+                    return 0
+            elif low < end and begin < high:
+                return 0
+        if own:
+            spans[2 * outputs], spans[2 * outputs + 1] = low, high
+            outputs += 1
     return 1

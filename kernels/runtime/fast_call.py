@@ -32,7 +32,7 @@ from tilesolve.kernels.runtime.compiled import (
 )
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES, Array
 from tilesolve.packing.offsets import Integers
-from tilesolve.packing.sizes import WORD_BYTES
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, WORD_BYTES
 
 # Functions of Python's C interface, which the process itself exports.
 _count_reference = external("Py_IncRef", VOID)
@@ -44,8 +44,19 @@ _take_lock = external("PyEval_RestoreThread", VOID)
 _TYPE_OFFSET = OBJECT_HEADER_BYTES - np.dtype(np.intp).itemsize
 """Bytes from the beginning of an object to the address of its type, the last of what all have."""
 
+_ITEMS_OFFSET = tuple.__basicsize__
+"""Bytes from the beginning of a tuple to the addresses of what is in it."""
+
 MAX_NUMBERS = 32
 """Numbers that a call is given at most."""
+
+MAX_STACK_BYTES = 4096
+"""Bytes of a workspace that a call has on its stack, where it is given none."""
+
+MAX_ROW = 32
+"""An output and the arrays of a tuple that a call is given with it, at most."""
+
+_STACK_WORDS = (MAX_STACK_BYTES + ALIGNMENT_BYTES) // WORD_BYTES
 
 
 @inlined
@@ -93,38 +104,59 @@ def _read_numbers(told, given, values):
     return True
 
 
+@inlined
+def _take_tuple(told, given, count, row):
+    """Write an output and the items of a tuple behind it in a row; return if these are given."""
+    if count != 2 or as_pointer(given[1] + _TYPE_OFFSET)[0] != told[fields.TUPLE]:
+        return False
+    size = as_pointer(given[1] + OBJECT_HEADER_BYTES)[0]
+    if told[fields.NUMBERS] or size + 1 != told[fields.GIVEN] or size >= MAX_ROW:
+        return False
+    items, row[0] = as_pointer(given[1] + _ITEMS_OFFSET), given[0]
+    for number in range(size):
+        row[number + 1] = items[number]
+    return True
+
+
 @compiled(INT, INT, INT, returns=INT)
 def _repeat_run(myself, arguments, count):
-    """Return the output once it is computed, or None if the call is not the one prepared for.
+    """Return the first output once all are computed, or None for a call that is not alike.
 
     Parameters
     ----------
     myself
         The array of words that `prepare_call` was given.
     arguments
-        Address of the arguments' addresses: the numbers, the workspace as an array, the output,
-        and the other arrays that a call is given.
+        Address of the arguments' addresses: the numbers, the workspace as an array or None, the
+        outputs, and the other arrays that a call is given. Or the output, and a tuple of these.
     count
         How many there are.
     """
     words = as_pointer(myself + OBJECT_HEADER_BYTES)[0]
     told, given = as_pointer(words), as_pointer(arguments)
     found, numbers = told[fields.NONE], told[fields.NUMBERS]
-    if count != numbers + 1 + told[fields.GIVEN]:
-        _count_reference(found)
-        return found
-    row, values = arguments + WORD_BYTES * (numbers + 1), on_stack(MAX_NUMBERS)
+    row, values = on_stack(MAX_ROW), on_stack(MAX_NUMBERS)
+    memory = (on_stack(_STACK_WORDS) + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
+    if not _take_tuple(told, given, count, as_pointer(row)):
+        if count != numbers + 1 + told[fields.GIVEN]:
+            _count_reference(found)
+            return found
+        row = arguments + WORD_BYTES * (numbers + 1)
+        if given[numbers] != told[fields.NONE]:
+            memory = as_pointer(given[numbers] + OBJECT_HEADER_BYTES)[0]
     if (
         _are_arrays(told, as_pointer(row))
         and match_arrays(words, row)
         and _read_numbers(told, given, as_pointer(values))
     ):
-        memory = as_pointer(given[numbers] + OBJECT_HEADER_BYTES)[0]
-        thread = _release_lock()
+        thread = 0
+        if not told[fields.IS_BRIEF]:
+            thread = _release_lock()
         done = result(told[fields.RUN], told[fields.TOLD], row, values, memory)
-        _take_lock(thread)
+        if not told[fields.IS_BRIEF]:
+            _take_lock(thread)
         if done:
-            found = given[numbers + 1]
+            found = as_pointer(row)[0]
     _count_reference(found)
     return found
 
@@ -132,8 +164,10 @@ def _repeat_run(myself, arguments, count):
 def prepare_call(words: Integers) -> Callable[..., Array | None]:
     """Return a function that computes if it is given arrays like those that the words describe.
 
-    It takes the numbers, the workspace, the output, and the other arrays that the words describe,
-    all by position; it returns the output. For other numbers (see `describe_number`), for what is
+    It takes the numbers, the workspace, the outputs, and the other arrays that the words describe,
+    all by position; it returns the first output. A workspace of up to `MAX_STACK_BYTES` may be
+    None; where there are no numbers either, the output and a tuple of the other arrays will do. For
+    other numbers (see `describe_number`), for what is
     no array, and for other arrays (see `match_arrays`), nothing is done, and None returned. It
     returns that, too, where a run fails.
 
@@ -189,7 +223,7 @@ def describe_number(dtype: str, *, takes_integers: bool = True) -> list[int]:
 @cache
 def addresses() -> Integers:
     """Return the fields of a guard from `NONE` on."""
-    return np.array([id(None), id(np.ndarray), id(float)])
+    return np.array([id(None), id(np.ndarray), id(float), id(tuple)])
 
 
 @cache

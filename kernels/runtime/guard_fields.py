@@ -18,19 +18,25 @@ NUMBERS = 2
 NUMBER_KINDS = 3
 """Address of `NUMBER_WORDS` for each of them."""
 
-GIVEN = 4
-"""How many arrays a call is given, the output first."""
+IS_BRIEF = 4
+"""Whether a call keeps Python's lock, as others would hardly run meanwhile."""
 
-NONE = 5
+GIVEN = 5
+"""How many arrays a call is given, the outputs first."""
+
+NONE = 6
 """Address of Python's `None`; `fast_call.addresses` has this and what follows."""
 
-ARRAY = 6
+ARRAY = 7
 """Address of the type of arrays."""
 
-FLOAT = 7
+FLOAT = 8
 """Address of the type of Python's floats."""
 
-ARRAYS = 8
+TUPLE = 9
+"""Address of the type of tuples."""
+
+ARRAYS = 10
 """The arrays given, in their order: `array_guard.describe_arrays` for each."""
 
 # Fields of a number

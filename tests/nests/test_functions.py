@@ -111,3 +111,45 @@ def test_powers_are_written_as_python_reads_them(text):
     values = {"x": 3.0, "y": 2.0}
     python = str(stage.term).replace("[i]", "")
     assert eval(python, {}, values) == eval(text.replace("[i]", ""), {}, values)
+
+
+STEPS = {
+    "exp(min({}, 2.0))": lambda x, y: np.exp(np.minimum(x, 2)),
+    "log(abs({}) + 1.0)": lambda x, y: np.log(abs(x) + 1),
+    "tanh({})": lambda x, y: np.tanh(x),
+    "sqrt(abs({}))": lambda x, y: np.sqrt(abs(x)),
+    "({} * y[i,j] + 0.5)": lambda x, y: x * y + 0.5,
+}
+EPS = {one: float(np.finfo(one).eps) for one in ("float32", "float64")}
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.sampled_from(list(STEPS)), min_size=2, max_size=4),
+    st.sampled_from(["float32", "float64"]),
+    st.integers(1, 3),
+    st.one_of(st.integers(1, 150), st.sampled_from((16, 31, 32, 33, 64, 96, 127, 128))),
+    st.sampled_from(["", "j >= 3", "j <= i"]),
+    st.integers(0, 7),
+)
+def test_functions_of_functions_are_numpys(steps, dtype, rows, columns, region, shift):
+    """Several vectors at once: no lane is written beyond rows or a region, wherever they begin."""
+    rng = np.random.default_rng([rows, columns])
+    x, y = rng.uniform(-4, 4, (2, rows, columns)).astype(dtype)
+    text, right = "x[i,j]", x.astype("longdouble")
+    for step in steps:
+        text, right = step.format(text), STEPS[step](right, y.astype("longdouble"))
+    arrays = {"x": x} | ({"y": y} if "y[" in text else {})
+    plan = tilesolve.nest(f"o[i,j] = {text}", arrays, dtype, where=region)
+    i, j = np.indices(x.shape)
+    inside = {"": j >= 0, "j >= 3": j >= 3, "j <= i": j <= i}[region]
+    room = np.full(x.size + 16, 77, dtype)
+    out = room[shift : shift + x.size].reshape(x.shape)
+    for _ in range(2):
+        out[...] = 77
+        plan(**arrays, out=out)
+        size = 200 * EPS[dtype]
+        np.testing.assert_allclose(out[inside], right[inside].astype(dtype), rtol=size, atol=size)
+        assert (out[~inside] == 77).all()
+        assert (room[:shift] == 77).all()
+        assert (room[shift + x.size :] == 77).all()

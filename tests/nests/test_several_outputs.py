@@ -11,7 +11,9 @@ from tilesolve.contractions.errors import PlanError, SizeError, SpecError
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
+from tilesolve.nests.calls import Signature
 from tilesolve.nests.plan import NestPlan
+from tilesolve.nests.running import NestRunner
 
 TEXTS = (
     "s[i] = sum(A[i,j], j); p[j] = max(A[i,j], i)",
@@ -76,6 +78,48 @@ def test_all_that_is_not_read_later_is_returned(text, rows, columns, dtype, thre
             np.testing.assert_array_equal(out[tuple(map(slice, right.shape))], right)
     for name, one in arrays.items():
         np.testing.assert_array_equal(one, kept[name])
+
+
+PLACES = st.one_of(st.integers(0, 60), st.sampled_from((0, 20, 40, 48, 54)))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(PLACES, PLACES, PLACES, st.integers(0, 5)), min_size=1, max_size=5))
+def test_calls_with_several_results_are_what_the_first_one_is(calls):
+    """Whether results overlap, cannot be written, or are no tuple: as a runner says that is new."""
+    plan = tilesolve.nest("A[i] = 2 * A[i]; t[i] = A[i] + B[i]", 6, outputs=("A", "t"))
+
+    def call(runner, places, kind):
+        memory = np.arange(70.0)
+        first, second, given = (memory[at : at + 6] for at in places)
+        outs = (first, second) if kind else [first, second]
+        second.flags.writeable = kind != 1
+        outs = {2: memory[:12].reshape(2, 6), 3: (first,), 4: None}.get(kind, outs)
+        try:
+            found = runner.compute((given, np.ones(6)), {}, outs)
+        except (SizeError, PlanError) as error:
+            return str(error), memory.tolist()
+        assert type(found) is tuple
+        assert outs is None or all(one is two for one, two in zip(found, outs, strict=True))
+        return [one.tolist() for one in found], memory.tolist()
+
+    for *places, kind in [(0, 20, 40, 5), *calls]:
+        assert call(plan.executor, places, kind) == call(NestRunner(plan.solution), places, kind)
+
+
+def test_python_looks_at_no_call_with_several_results_that_is_like_the_last(monkeypatch):
+    """With numbers, with results given and without."""
+    plan = tilesolve.nest("s[i] = a * A[i]; t[i] = A[i] + 1", {"i": 6})
+    A, outs = np.random.rand(6), (np.zeros(6), np.zeros(6))
+    plan(A, a=2.0)
+
+    def refuse(*_):
+        raise AssertionError("Python looks at the arrays")
+
+    monkeypatch.setattr(Signature, "read", refuse)
+    for found in (plan(A, a=3.0), plan(A, a=3.0, out=outs), plan(a=3.0, A=A, out=list(outs))):
+        np.testing.assert_array_equal(found, (3 * A, A + 1))
+    assert all(one is two for one, two in zip(found, outs, strict=True))
 
 
 def test_outputs_may_be_named():

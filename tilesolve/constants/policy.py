@@ -202,6 +202,10 @@ LONG_SECONDS = 0.02
 """Predicted seconds of a call from which on the main thread leaves it to others, so that it hears
 interrupts."""
 
+BRIEF_SECONDS = 1e-5
+"""Predicted seconds of a nest below which a call keeps Python's lock: to let go of it and take it
+again costs a small one a tenth of its time."""
+
 LONG_COPY_BYTES = 1 << 26
 """Bytes of a transposed copy from which on the main thread does so."""
 
@@ -266,6 +270,13 @@ NEST_HELD_ROWS = 6
 
 NEST_HELD_VECTORS = 2
 """Vectors of each of these rows."""
+
+NEST_SHARED_ROWS = 4
+"""Rows of a stencil that are computed at once, so that what several of them read is loaded once."""
+
+NEST_SUMMED_VECTORS = 2
+"""Vectors of a sum's letter from which on a nest's vectors lie along that, where several rows could
+share vectors of the output's last one: the lanes of each sum are put together in the end."""
 
 NEST_ENUMERATED_LETTERS = 3
 """How many letters may have tiles for all tiles to be tried."""

@@ -229,6 +229,10 @@ NEAR_VECTORS = 4
 INDEPENDENT_SUMS = 4
 """Vectors of sums that a program adds to in a trip, where vectors lie along a summed letter."""
 
+CHAINED_VECTORS = 4
+"""Vectors that a program computes at once where functions are of one another's results: twice as
+fast as one, where each has steps enough to fill the CPU's window by itself."""
+
 MAX_TRIPS_WRITTEN_OUT = 64
 """Trips of a loop of a program that are written out at most."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -17,7 +17,7 @@ from tilesolve.contractions.statements.cover import fills_shape, whole_parts
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.packing.memory_overlap import same_elements
 from tilesolve.system.checks import check_apart, check_dtype, check_output
-from tilesolve.system.result_buffers import new_result
+from tilesolve.system.result_buffers import result_maker
 
 Array = npt.NDArray[Any]
 Held = dict[str, Array]
@@ -110,8 +110,9 @@ class Signature:
         if given + len(named) != count + len(self.params) or given > count:
             return None
         try:
-            inputs = [*arrays, *[named[info.name] for info in self.inputs[given:]]]
-            return inputs, [named[name] for name, _ in self.params]
+            if given < count:
+                arrays = [*arrays, *[named[info.name] for info in self.inputs[given:]]]
+            return arrays, [named[name] for name, _ in self.params]
         except KeyError:
             return None
 
@@ -133,7 +134,7 @@ class Signature:
         params = self.read_params(values)
         held = {info.name: self._read_input(info, values[info.name]) for info in self.inputs}
         if out is None:
-            targets = self.new_outputs()
+            targets = tuple(new() for new in self.output_makers())
             return Call(held, params, targets, targets)
         outs = self._read_outs(out)
         targets = tuple(map(partial(self._read_output, held), self.outputs, outs))
@@ -146,13 +147,12 @@ class Signature:
         """Return the value of each parameter; raise an error if one is no number of its dtype."""
         return {name: _read_param(values[name], name, dtype) for name, dtype in self.params}
 
-    def new_outputs(self) -> tuple[Array, ...]:
-        """Return a new array for each result, with zeros where the nest leaves elements."""
-        found = tuple(new_result(one.shape, np.dtype(one.dtype)) for one in self.outputs)
-        for target, fills in zip(found, self.fills, strict=True):
-            if fills:
-                target[...] = 0
-        return found
+    def output_makers(self) -> tuple[Callable[[], Array], ...]:
+        """Return what makes a new array for each result: of zeros if the nest leaves elements."""
+        return tuple(
+            result_maker(one.shape, np.dtype(one.dtype), zeros=fills)
+            for one, fills in zip(self.outputs, self.fills, strict=True)
+        )
 
     def _read_outs(self, out: Out) -> tuple[Array, ...]:
         """Return the arrays that are given for the results."""

@@ -14,7 +14,9 @@ from tilesolve.nests.price import has_whole_lines, price_nest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import (
+    find_shared_row,
     plain_tree,
+    rows_tree,
     sequential_tree,
     single_tree,
     spatial_tree,
@@ -171,7 +173,8 @@ def _untiled_tree(request: NestRequest, streamed: bool) -> LoopTree:
     sums = stage.reduction is not None and request.computation.points(stage)
     if sums and request.mode not in ("thesis", "plain"):
         return untiled_tree(request) if stage.output else single_tree(request)
-    return plain_tree(request, streamed=streamed)
+    row = find_shared_row(request) if request.mode == "default" and not streamed else None
+    return rows_tree(request, row) if row else plain_tree(request, streamed=streamed)
 
 
 def _streams(request: NestRequest, kind: NestClass) -> bool:

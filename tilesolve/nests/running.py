@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.constants.policy import LONG_SECONDS
+from tilesolve.constants.policy import BRIEF_SECONDS, LONG_SECONDS
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.terms import Term
 from tilesolve.kernels.programs.compiled_program import CompiledProgram
@@ -91,16 +91,27 @@ class NestRunner:
     ----------
     signature
         What calls take.
+    quick
+        How to tell a call like a recent one where nothing else is to be done for it: of a single
+        result, and without numbers.
+    new
+        Returns an array for the first result.
     """
+
+    quick: RepeatCall | None
 
     def __init__(self, solution: SolvedNest) -> None:
         self.computation, self.threads = solution.request.computation, solution.threads
         self.solutions = solution.solutions
         self.signature = Signature.of(self.computation)
-        self._long = solution.seconds >= LONG_SECONDS
+        self._seconds = solution.seconds
+        self._long = self._seconds >= LONG_SECONDS
         self._codes: Codes = {}
         self._layouts: dict[tuple[object, ...], NestLayout] = {}
-        self._known: tuple[tuple[NestLayout, RepeatCall], ...] = ()
+        self._makers = self.signature.output_makers()
+        self.new, self.quick = self._makers[0], None
+        self._known: tuple[RepeatCall, ...] = ()
+        self._factors: tuple[Term, ...] = ()
 
     def compute(
         self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Out | None
@@ -118,23 +129,30 @@ class NestRunner:
 
     def _repeat(
         self, arrays: Sequence[object], named: Mapping[str, Any], out: Out | None
-    ) -> Array | None:
+    ) -> Out | None:
         """Return what a call gives if it is like one before; None if Python has to look at it."""
-        given = self.signature.line_up(arrays, named)
-        if given is None:
-            return None
-        inputs, numbers = given
-        factors = self._known[0][0].factors
-        if factors:
+        numbers: Sequence[object] = ()
+        if named or self._factors:
+            given = self.signature.line_up(arrays, named)
+            if given is None:
+                return None
+            arrays, numbers = given
+        if self._factors:
             params = self.signature.read_params(named)
-            numbers = [*params.values(), *(compute_factor(one, params) for one in factors)]
-        if out is None:
-            (out,) = self.signature.new_outputs()
-        for _, recent in self._known:
-            memory = workspace(recent.workspace_bytes).bytes
-            done = recent.call(*numbers, memory, out, *inputs)
+            values = (compute_factor(one, params) for one in self._factors)
+            numbers = [*params.values(), *values]
+        if len(self._makers) > 1:
+            outs = tuple(new() for new in self._makers) if out is None else out
+            if not isinstance(outs, tuple | list):
+                return None
+        else:
+            outs = (self._makers[0]() if out is None else out,)
+        for recent in self._known:
+            size = recent.needs_bytes
+            memory = workspace(size).bytes if size else None
+            done = recent.call(*numbers, memory, *outs, *arrays)
             if done is not None:
-                return done
+                return done if len(outs) == 1 else tuple(outs)
         return None
 
     def _run(self, call: Call) -> None:
@@ -153,11 +171,13 @@ class NestRunner:
                 self._layouts.clear()
             layout = self._layouts[key] = self._lay_out(call, placed)
         self._run_stages(layout, call)
-        single = self.threads == 1 and len(call.targets) == 1
-        if layout.recent is None and single and not self._long:
+        if layout.recent is None and self.threads == 1 and not self._long:
             layout.recent = self._remember(layout, call)
-            known = list(self._layouts.values())
-            self._known = tuple((one, one.recent) for one in known if one.recent is not None)
+            known = [one.recent for one in self._layouts.values()]
+            self._known = tuple(one for one in known if one is not None)
+            self._factors = layout.factors
+            if layout.recent and not (layout.recent.needs_bytes or len(call.outs) > 1):
+                self.quick = layout.recent
 
     def _lay_out(self, call: Call, placed: Sequence[str]) -> NestLayout:
         """Write down what is done for arrays like those of a call, some of which are results."""
@@ -196,7 +216,8 @@ class NestRunner:
         told = np.array(sizes, np.int64)
         size = scratch + tasks.scratch_bytes
         kept = (layout.words, layout.begins, tasks.kept, tasks.checked)
-        return RepeatCall.of(run_all, told, arrays, numbers, size, kept)
+        given = told, arrays, numbers, size, kept, len(call.outs)
+        return RepeatCall.of(run_all, *given, brief=self._seconds < BRIEF_SECONDS)
 
     def _run_stages(self, layout: NestLayout, call: Call) -> None:
         """Run all tasks, by as many threads as there are."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from tilesolve.constants.policy import NEST_HELD_ROWS, NEST_HELD_VECTORS
+from tilesolve.constants.policy import (
+    NEST_HELD_ROWS,
+    NEST_HELD_VECTORS,
+    NEST_SHARED_ROWS,
+    NEST_SUMMED_VECTORS,
+)
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.nodes import Kind
 from tilesolve.kernels.programs.range_checks import updates_rows
 from tilesolve.model.access import Access
@@ -97,6 +103,63 @@ def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:
         elif (share := -(-extents[column] // threads)) > 1:
             loops.insert(0, over(column, -(-share // line) * line, "threads"))
     return make_tree(request, [*loops, over(column, 1, "vector")], streamed=streamed)
+
+
+def rows_tree(request: NestRequest, row: str) -> LoopTree:
+    """Return the loops of `plain_tree` with some rows written out around each vector.
+
+    What several of them read is loaded once.
+    """
+    stage, plain = request.statement, plain_tree(request)
+    column = stage.output[-1]
+    loops = [one for one in plain.loops if one.kind != "vector"]
+    if any(one.letter == column for one in loops):  # threads divide lines
+        return plain
+    loops = [replace(x, step=NEST_SHARED_ROWS) if x.letter == row else x for x in loops]
+    widest = max(one.element for one in find_references(request.computation, stage))
+    walk = over(column, _vector_bytes(request) // widest)
+    inner = over(row, 1, "unrolled"), over(column, 1, "vector")
+    return make_tree(request, [*(replace(x, body=()) for x in loops), walk, *inner])
+
+
+def find_shared_row(request: NestRequest) -> str | None:
+    """Return the letter of the rows of a stencil, where neighbours read the same elements.
+
+    It is the one along which most reads have others beside them; None if no read has, or if the
+    region bounds letters by one another.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.machine.model import Machine
+    >>> stages = parse_stages("o[z,y,x] = A[z,y,x] + A[z,y+1,x] + A[z,y+2,x] + A[z+1,y,x]")
+    >>> find_shared_row(NestRequest(bind_stages(stages, 8), Machine.load("i7-6700k")))
+    'y'
+    """
+    stage, extents = request.statement, request.computation.sizes
+    column = stage.output[-1] if stage.output else ""
+    if stage.reduction is not None or any(read.plain is None for read in stage.reads):
+        return None
+    if any(len(one.letters) > 1 for one in stage.where):
+        return None
+    reads = {read for read in stage.reads if column in read.letters}
+    saved = {
+        x: _count_shared(reads, x) for x in stage.output[:-1] if extents[x] >= NEST_SHARED_ROWS
+    }
+    best = max(saved, key=lambda x: saved[x], default="")
+    return best if saved.get(best) else None
+
+
+def _count_shared(reads: Collection[Read], letter: str) -> int:
+    """Return how many reads another one is, a step further along a letter."""
+    found = 0
+    for read in reads:
+        moved = tuple(
+            one + 1 if one.factor(letter) == one.divisor == 1 else one for one in read.plain or ()
+        )
+        found += moved != read.plain and replace(read, subscripts=moved) in reads
+    return found
 
 
 def tiled_tree(request: NestRequest, found: TemporalTiles) -> LoopTree:
@@ -218,21 +281,24 @@ def _with_intra(
     request: NestRequest, inter: Sequence[Loop], intra: Sequence[str], tiles: Mapping[str, int]
 ) -> LoopTree:
     """Return loops over tiles with those within them, the vector loop last."""
-    stage, lanes = request.statement, _lanes(request)
+    stage, extents, lanes = request.statement, request.computation.sizes, _lanes(request)
     *inner, column = intra or [""]
     sums = [x for x in inner if x in stage.summed]
     if column in {loop.letter for loop in inter if loop.single} or column != stage.output[-1]:
         return make_tree(request, [*inter, *(over(x) for x in intra)])
     vector = over(column, 1, "vector")
     across = _summed_vector(stage, sums) if lanes else None
+    outputs = [x for x in inner if x not in sums]
+    rows = [x for x in outputs if tiles[x] > 1 and not _coupled(stage, x, stage.summed)]
+    short = sums == [across] and extents[across] < NEST_SUMMED_VECTORS * lanes
+    if across is not None and short and rows and not _coupled(stage, across, stage.output):
+        across = None  # rows share what is loaded for a column
     if not lanes or not sums or (across is None and _coupled(stage, column, stage.summed)):
         return make_tree(request, [*inter, *(over(x) for x in inner), vector])
-    outputs = [x for x in inner if x not in sums]
     if across is not None and _coupled(stage, across, stage.output):
         around = [*inter, *(over(x) for x in (*outputs, column))]
         held = [*(over(x) for x in sums if x != across), over(across, 1, "vector")]
         return make_tree(request, [*around, *held], len(held))
-    rows = [x for x in outputs if tiles[x] > 1 and not _coupled(stage, x, stage.summed)]
     row = rows[0] if rows else None
     loops = [*inter, *(over(x) for x in outputs if x != row)]
     if across is not None:

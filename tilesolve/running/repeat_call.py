@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from tilesolve.kernels.runtime import call_fields, guard_fields, macrokernel
-from tilesolve.kernels.runtime.array_guard import describe_arrays
+from tilesolve.kernels.runtime.array_guard import MAX_OUTPUTS, describe_arrays
 from tilesolve.kernels.runtime.compiled import Compiled, address
 from tilesolve.kernels.runtime.contraction_call import MAX_PLACES, run_contraction
 from tilesolve.kernels.runtime.fast_call import (
     MAX_NUMBERS,
+    MAX_STACK_BYTES,
     addresses,
     describe_number,
     prepare_call,
@@ -22,7 +23,7 @@ from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offsets import Integers
 from tilesolve.running.task import Task
-from tilesolve.system.result_buffers import new_result
+from tilesolve.system.result_buffers import result_maker
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,8 +63,8 @@ class RepeatCall:
         Computes for such arrays.
     workspace_bytes
         Bytes of packed copies, and of what else a run needs.
-    shape, dtype
-        Of the output.
+    new
+        Returns an array for the first output.
     kept
         What `call` has addresses of, but for the arrays that calls are given: of these it compares
         what they are like. Their dtypes are kept, so that no other ones can be where they are.
@@ -71,8 +72,7 @@ class RepeatCall:
 
     call: Callable[..., Array | None]
     workspace_bytes: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    new: Callable[[], Array]
     kept: tuple[object, ...]
 
     @classmethod
@@ -84,6 +84,9 @@ class RepeatCall:
         numbers: Sequence[Sequence[int]],
         workspace_bytes: int,
         kept: Sequence[object] = (),
+        outputs: int = 1,
+        *,
+        brief: bool = False,
     ) -> Self | None:
         """Note what a call is given; None where compiled code could not tell another by it.
 
@@ -94,28 +97,33 @@ class RepeatCall:
         told
             What it is told beside the arrays and the numbers.
         arrays
-            That the call is given, the output first.
+            That the call is given, the outputs first.
         numbers
             What numbers it takes: `describe_number` for each.
         workspace_bytes
             As of a recent call.
         kept
             What has to stay as long as this does.
+        outputs
+            How many of the arrays are outputs.
+        brief
+            Whether a call takes so little time that it keeps Python's lock.
         """
-        if len(numbers) > MAX_NUMBERS or not all(
-            type(one) is np.ndarray and one.size for one in arrays
-        ):
+        if len(numbers) > MAX_NUMBERS or outputs > MAX_OUTPUTS:
+            return None
+        if not all(type(one) is np.ndarray and one.size for one in arrays):
             return None
         kinds = np.array(numbers, np.int64)
         words = np.zeros(guard_fields.ARRAYS, np.int64)
         words[guard_fields.RUN : guard_fields.NONE] = [
             *(address(code), told.ctypes.data),
-            *(len(numbers), kinds.ctypes.data, len(arrays)),
+            *(len(numbers), kinds.ctypes.data, brief, len(arrays)),
         ]
         words[guard_fields.NONE :] = addresses()
-        call = prepare_call(np.concatenate([words, describe_arrays(arrays)]))
+        call = prepare_call(np.concatenate([words, describe_arrays(arrays, outputs)]))
         stays = (told, kinds, [array.dtype for array in arrays], *kept)
-        return cls(call, workspace_bytes, arrays[0].shape, arrays[0].dtype, stays)
+        new = result_maker(arrays[0].shape, arrays[0].dtype)
+        return cls(call, workspace_bytes, new, stays)
 
     @classmethod
     def of_contraction(
@@ -164,8 +172,14 @@ class RepeatCall:
         if out is None:
             if type(beta) is not float or beta:
                 return None
-            out = new_result(self.shape, self.dtype)
-        return self.call(alpha, beta, workspace(self.workspace_bytes).bytes, out, *given)
+            out = self.new()
+        size = self.needs_bytes
+        return self.call(alpha, beta, workspace(size).bytes if size else None, out, *given)
+
+    @property
+    def needs_bytes(self) -> int:
+        """Bytes of a workspace that `call` has to be given; 0 where its stack has room."""
+        return self.workspace_bytes if self.workspace_bytes > MAX_STACK_BYTES else 0
 
 
 _FACTORS = [describe_number("float64", takes_integers=False) for _ in ("alpha", "beta")]

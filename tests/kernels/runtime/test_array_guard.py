@@ -12,9 +12,9 @@ from tilesolve.kernels.runtime.array_guard import describe_arrays, match_arrays
 SPEC, SIZES = "mn-mk-kn", {"m": 5, "n": 6, "k": 7}
 
 
-def told(arrays):
+def told(arrays, outputs=1):
     """Return the words of a run for such arrays."""
-    words = np.append(np.zeros(guard_fields.ARRAYS, np.int64), describe_arrays(arrays))
+    words = np.append(np.zeros(guard_fields.ARRAYS, np.int64), describe_arrays(arrays, outputs))
     words[guard_fields.GIVEN] = len(arrays)
     return words
 
@@ -75,6 +75,32 @@ def test_an_output_that_may_share_memory_is_not_apart(out_at, at, backwards, sec
         [np.zeros(20)[::2][::step], operand] if second else [operand, np.zeros(20)[::2][::step]]
     )
     assert held(words, [out, *operands]) == (not np.may_share_memory(out, operand))
+
+
+places = st.lists(st.integers(0, 40), min_size=2, max_size=4)
+
+
+@given(places, st.integers(1, 3), st.integers(0, 3), st.integers(0, 3))
+def test_several_outputs_are_apart_from_one_another(begins, outputs, frozen, own):
+    """And from inputs, but for one that has an output's elements, which it then has to have."""
+    outputs = min(outputs, len(begins) - 1)
+    apart = [np.zeros(8) for _ in begins]
+    if own < outputs:
+        apart[-1] = apart[own]
+    words = told(apart, outputs)
+    assert held(words, apart)
+    memory = np.zeros(60)
+    others = [memory[at : at + 8] for at in begins]
+    pairs = [(one, two) for two in range(len(others)) for one in range(min(two, outputs))]
+    right = True
+    for one, two in pairs:
+        if two == len(others) - 1 and one == own:
+            right &= begins[one] == begins[two]
+        else:
+            right &= not np.may_share_memory(others[one], others[two])
+    assert held(words, others) == right
+    apart[frozen % len(apart)].flags.writeable = False
+    assert held(words, apart) == all(one.flags.writeable for one in apart[:outputs])
 
 
 @given(st.lists(st.tuples(ways, ways, ways, st.booleans()), min_size=2, max_size=6))

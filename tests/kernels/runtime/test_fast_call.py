@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from tilesolve import Machine, plan
+from tilesolve import Machine, nest, plan
 from tilesolve.kernels.runtime import guard_fields
 from tilesolve.kernels.runtime.array_guard import describe_arrays
 from tilesolve.kernels.runtime.fast_call import addresses, prepare_call
@@ -85,6 +85,36 @@ def test_too_few_arguments_are_left_alone(prepared, count):
     assert recent.call(*arguments[:count]) is None
     with pytest.raises(TypeError):
         recent.call(*arguments, name=1)
+
+
+class Row(tuple):
+    """No tuple, as compiled code sees it."""
+
+    __slots__ = ()
+
+
+def test_a_tuple_of_arrays_is_as_good_as_arrays():
+    """Of as many as there are, in a tuple itself; else nothing is looked at or kept."""
+    found = nest("o[i] = A[i] + B[i]", 5, machine="i7-6700k", cache=False)
+    A, B, out = np.arange(5.0), np.ones(5), np.full(5, np.nan)
+    found(A, B, out=np.zeros(5))
+    call = found.executor.quick.call
+    watched = [A, B, out, alike := (A, B)]
+    before = [sys.getrefcount(x) for x in watched]
+    for others in ((A,), (A, B, B), (), (A, None), (A, B[:4]), [A, B], Row((A, B)), None, A):
+        assert call(out, others) is None
+        assert np.isnan(out).all()
+    del others
+    assert call(None, alike) is None
+    assert call(alike, alike) is None
+    assert call((A, B)) is None
+    kept = [call(out, alike) for _ in range(50)]
+    assert (out == A + B).all()
+    after = [sys.getrefcount(x) for x in watched]
+    assert [b - a for a, b in zip(before, after, strict=True)] == [0, 0, 50, 0]
+    del kept
+    assert [sys.getrefcount(x) for x in watched] == before
+    assert call(None, out, A, B) is out
 
 
 def test_the_function_keeps_its_words():

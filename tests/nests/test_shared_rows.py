@@ -1,0 +1,101 @@
+"""Stencils whose rows are computed together, because neighbours read the same elements."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.points import Points
+from tilesolve.contractions.statements.computation import bind_stages
+from tilesolve.contractions.statements.evaluate import evaluate
+from tilesolve.contractions.statements.parse import parse_stages
+from tilesolve.kernels.programs.nodes import list_nodes
+from tilesolve.kernels.programs.program import Loop
+from tilesolve.nests.plan import nest
+
+STEPS = st.integers(0, 2)
+
+
+@st.composite
+def stencils(draw):
+    """A text, the extents of its letters, and a region or none."""
+    axes = draw(st.sampled_from(["yx", "zyx"]))
+    places = draw(st.lists(st.tuples(*(STEPS for _ in axes)), min_size=1, max_size=7))
+    terms = (
+        f"{weight} * A[{','.join(f'{x}+{step}' for x, step in zip(axes, place, strict=True))}]"
+        for weight, place in enumerate(places, 1)
+    )
+    text = f"o[{','.join(axes)}] = {' + '.join(terms)} + B[x]"
+    sizes = {x: draw(st.integers(1, 11)) for x in axes[:-1]} | {"x": draw(st.integers(1, 70))}
+    region = draw(st.sampled_from(["", "1 <= y < 6", "y >= 2 and x < 9", "y <= x"]))
+    return text, sizes, region
+
+
+def walks_rows(plan):
+    """Whether rows are written out around vectors."""
+    (solution,) = plan.solutions
+    nodes = list_nodes(solution.program.body)
+    return any(isinstance(one, Loop) and one.kind == "unrolled" for one in nodes)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    stencils(),
+    st.sampled_from(["float32", "float64", "int16", "uint8"]),
+    st.integers(1, 2),
+    st.integers(0, 7),
+)
+def test_rows_together_are_what_each_point_is(stencil, dtype, threads, shift):
+    """In a region, too, and wherever the output begins; around it nothing is written."""
+    text, sizes, region = stencil
+    computation = bind_stages(parse_stages(text, region or ()), sizes, dtype)
+    rng = np.random.default_rng(len(text))
+    arrays = {
+        name: rng.integers(0, 100, computation.array(name).shape).astype(dtype)
+        for name in computation.inputs
+    }
+    expected = Points(computation, arrays).run()
+    plan = nest(text, sizes, dtype, where=region, threads=threads, machine="i7-6700k")
+    shape, kind = expected.shape, np.dtype(dtype)
+    room = np.full(np.prod(shape) + 16, 77, kind)
+    out = room[shift : shift + expected.size].reshape(shape)
+    out[...] = 0
+    for _ in range(2):
+        np.testing.assert_array_equal(plan(**arrays), expected)
+        plan(**arrays, out=out)
+        np.testing.assert_array_equal(out, expected)
+        assert (room[:shift] == 77).all()
+        assert (room[shift + expected.size :] == 77).all()
+
+
+def test_rows_are_together_where_they_read_the_same():
+    """Along the axis with most neighbours; not where only one row reads an element."""
+    sizes = {"y": 40, "x": 100}
+    assert walks_rows(nest("o[y,x] = A[y,x] + A[y+1,x]", sizes))
+    assert walks_rows(nest("o[y,x] = A[y,x+1] - A[y+2,x] + A[y+1,x]", sizes))
+    assert not walks_rows(nest("o[y,x] = A[y,x+1] - A[y+2,x]", sizes))
+    assert not walks_rows(nest("o[y,x] = A[y,x] + A[y,x+1]", sizes))
+    assert not walks_rows(nest("o[y,x] = A[y,x] + A[y+1,x]", {"y": 2, "x": 100}))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(
+        ["sum(X[i,k] == Y[j,k], k)", "max(X[i,k] - Y[j,k], k)", "sum(X[i,k] * Y[j,k] * z[k], k)"]
+    ),
+    st.tuples(st.integers(1, 20), st.integers(1, 40), st.integers(1, 40)),
+    st.sampled_from(["float32", "float64", "int32", "int8"]),
+    st.sampled_from(["", "j <= i", "k <= i", "k <= j"]),
+)
+def test_short_sums_are_across_vectors_or_along_them(term, extents, dtype, region):
+    """Whatever their length, in a region, too."""
+    sizes = dict(zip("ijk", extents, strict=True))
+    text = f"d[i,j] = {term}"
+    computation = bind_stages(parse_stages(text, region or ()), sizes, dtype)
+    rng = np.random.default_rng(extents)
+    arrays = {
+        name: rng.integers(0, 4, computation.array(name).shape).astype(dtype)
+        for name in computation.inputs
+    }
+    plan = nest(text, sizes, dtype, where=region, machine="i7-6700k")
+    for _ in range(2):
+        np.testing.assert_array_equal(plan(**arrays), evaluate(computation, arrays))
