@@ -234,12 +234,22 @@ NEST_BLOCK_KINDS = 16
 """Different blocks from which on a region is left to loops: each is planned and compiled."""
 
 NEST_OPERATIONS = {
-    **{"true_divide": 20, "sqrt": 40, "hypot": 50},
-    **{"exp": 60, "exp2": 60, "tanh": 80, "sigmoid": 80, "silu": 80, "gelu_tanh": 120, "gelu": 230},
-    **{"log": 100, "log2": 110, "log10": 120, "log1p": 130},
-    **{"sin": 130, "cos": 130, "tan": 150, "arctan2": 120, "power": 650},
+    **{"true_divide": 12, "sqrt": 26, "hypot": 50},
+    **{"exp": 40, "exp2": 35, "tanh": 50, "sigmoid": 60, "silu": 60, "gelu_tanh": 90, "gelu": 230},
+    **{"log": 60, "log2": 70, "log10": 70, "log1p": 80},
+    **{"sin": 80, "cos": 80, "tan": 100, "arctan2": 80, "power": 500},
+    **{"minimum": 4, "maximum": 4},
 }
-"""As how many additions each of these takes, about: measured with float64 in the first cache."""
+"""As how many additions each of these takes, about: measured with float64 in the first cache.
+
+Extremes are those of floating-point numbers, which keep what is no number."""
+
+NEST_WAITING_FACTOR = 2
+"""How many times as long a function takes that waits for another one within the same point."""
+
+START_RAMP = 0.25
+"""By what share of a cache more than it holds arrays may take for parts of them to be there still,
+when they are asked for in turn."""
 
 NEST_PERIOD_PIECES = 27
 """Pieces of a statement with periodic positions, at most: a stencil in three dimensions has as many

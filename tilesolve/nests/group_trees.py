@@ -220,8 +220,7 @@ def _work(
     followed = {one.letter: computation.sizes[one.letter] for one in own.values() if one.letter}
     letters = dict.fromkeys(x for one in accesses for x in one.letters)
     vector = [over(x, 1, "vector") for x in accesses[0].contiguous[-1:]]
-    size = request.machine.vector_bits // 8
-    loaded = tuple(as_loaded(one, vector, size) for one in accesses)
+    loaded = tuple(as_loaded(request, stage, one, vector) for one in accesses)
     extents = tuple((x, followed.get(x, computation.sizes[x])) for x in letters)
     return Work(loaded, extents, accesses[0].element)
 
@@ -247,7 +246,8 @@ def align_access(
         for factor, letter in axis.terms:
             one = moving.get(letter, Affine.letter(letter))
             terms += [(factor * step * (common // one.divisor), x) for step, x in one.terms]
-        axes.append(Axis(tuple(terms), axis.spread * common, axis.divisor * common))
+        wide = axis.spread * common, axis.divisor * common
+        axes.append(Axis(tuple(terms), *wide, axis.computed))
     return replace(access, axes=tuple(axes), shape=access.shape if room is None else room)
 
 

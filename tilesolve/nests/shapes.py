@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tilesolve.constants.policy import NEST_HELD_ROWS, NEST_HELD_VECTORS
 from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.nodes import Kind
 from tilesolve.kernels.programs.range_checks import updates_rows
@@ -60,7 +61,7 @@ def make_tree(
     computation, stage = request.computation, request.statement
     accesses = find_references(computation, stage)
     extents = tuple((x, computation.sizes[x]) for x in stage.letters)
-    loaded = tuple(as_loaded(one, loops, _vector_bytes(request)) for one in accesses)
+    loaded = tuple(as_loaded(request, stage, one, loops) for one in accesses)
     inside = held or max(sum(one.kind in ("vector", "unrolled") for one in loops), 1)
     body = nest_loops(loops[-inside:], (Do(),))
     if loops:
@@ -301,15 +302,25 @@ def _coupled(stage: Stage, letter: str, others: Sequence[str]) -> bool:
     )
 
 
-def as_loaded(access: Access, loops: Sequence[Loop], vector_bytes: int) -> Access:
-    """Return an access with what registers take in for each element.
+def as_loaded(request: NestRequest, stage: Stage, access: Access, loops: Sequence[Loop]) -> Access:
+    """Return an access of a stage with what registers take in for each point.
 
-    Lanes that lie apart are loaded one by one, each like a vector, unless rows that lie side by
-    side are written out around: then blocks are transposed.
+    A load takes as long however many bytes of a vector it fills, and longer across the end of a
+    line. Lanes that lie apart are loaded one by one, unless rows that lie side by side are
+    written out around: then blocks are transposed. Sums are not loaded.
     """
     vector = next((loop.letter for loop in loops if loop.kind == "vector"), None)
-    written_out = {loop.letter for loop in loops if loop.kind == "unrolled"}
-    apart = vector in access.letters and vector not in access.contiguous
-    if not apart or written_out.intersection(access.contiguous):
+    sums = access.mode != "read" and stage.reduction is not None
+    if vector not in access.letters or sums:
         return access
-    return replace(access, loaded=vector_bytes)
+    size, line = request.machine.vector_bits // 8, request.machine.levels[0].line
+    each = max(access.loaded or access.element, access.element) / access.element
+    if vector not in access.contiguous:
+        written_out = {loop.letter for loop in loops if loop.kind == "unrolled"}
+        if written_out.intersection(access.contiguous):
+            return access
+        return replace(access, loaded=each * size)
+    widest = widest_bytes(stage, request.computation.dtypes, vector or "")
+    ends = min(size // widest * access.element / line, 1.0)
+    slower = 1 + (request.machine.costs.split_slowdown - 1) * ends
+    return replace(access, loaded=each * widest * slower)

@@ -16,6 +16,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
 from tilesolve.model.score import score_price
+from tilesolve.model.starts import start_arrays
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
 from tilesolve.nests.group_price import price_group
@@ -194,14 +195,17 @@ class ContractionSolution(_Statement):
 
     @property
     def seconds(self) -> float:
-        """The predicted time."""
-        return sum(one.seconds for one in self.plans)
+        """The predicted time, which waiting is a part of if arrays lie in memory."""
+        if self.request.start == "cold":
+            return sum(one.seconds for one in self.plans)
+        return self.score
 
     @property
     def score(self) -> float:
         """What it is compared by; waiting is left out, which prices of loops have none of."""
-        overlap = self.request.machine.costs.level_overlap
-        return sum(score_price(one.price, overlap) for one in self.plans)
+        overlap, places = self.request.machine.costs.level_overlap, self.request.places
+        prices = (start_arrays(one.price, places, self.request.start) for one in self.plans)
+        return sum(score_price(one, overlap) for one in prices)
 
 
 BlockPart = LoopSolution | ContractionSolution
@@ -356,5 +360,7 @@ class SolvedNest:
 
     @property
     def seconds(self) -> float:
-        """Predicted seconds of all statements."""
-        return sum(one.seconds for one in self.solutions)
+        """Predicted seconds of a call: of all statements, and what it takes besides."""
+        costs, cold = self.machine.costs, self.request.start == "cold"
+        called = costs.cold_statement_seconds if cold else costs.statement_seconds
+        return called + sum(one.seconds for one in self.solutions)
