@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self, TypeVar
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation
@@ -16,7 +16,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
 from tilesolve.model.score import score_price
-from tilesolve.model.starts import start_arrays
+from tilesolve.model.starts import Start, start_arrays
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
 from tilesolve.nests.group_price import price_group
@@ -358,9 +358,30 @@ class SolvedNest:
         """How many work at once."""
         return self.request.threads
 
+    def starting(self, start: Start) -> Self:
+        """Return the same with arrays that lie elsewhere when a call begins.
+
+        What is decided stays, and is predicted for them.
+        """
+        request = replace(self.request, start=start)
+        return replace(self, request=request, solutions=_started(self.solutions, start))
+
     @property
     def seconds(self) -> float:
         """Predicted seconds of a call: of all statements, and what it takes besides."""
         costs, cold = self.machine.costs, self.request.start == "cold"
         called = costs.cold_statement_seconds if cold else costs.statement_seconds
         return called + sum(one.seconds for one in self.solutions)
+
+
+_S = TypeVar("_S", bound=NestSolution)
+
+
+def _started(solutions: tuple[_S, ...], start: Start) -> tuple[_S, ...]:
+    """Return solutions with arrays that lie elsewhere at first."""
+    found = []
+    for one in solutions:
+        if isinstance(one, BlockSolution):
+            one = replace(one, kinds=tuple(_started(kind, start) for kind in one.kinds))
+        found.append(replace(one, request=replace(one.request, start=start)))
+    return tuple(found)
