@@ -251,6 +251,9 @@ class Access:
             held = held * choose(grows, side, 1)
             contiguous = grows & (reach >= extent)
             pitch *= extent
+        if any(len(axis.terms) > 1 for axis in self.axes):
+            # A window reaches beyond what its corner is a multiple of.
+            run = -(-run // corner) * corner
         touched = _least(run + (line - corner) * (1 - contiguous), held * line)
         found: Size = elements / (self.element * held) * touched
         return found

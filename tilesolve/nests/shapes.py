@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from tilesolve.constants.policy import NEST_HELD_ROWS, NEST_HELD_VECTORS
 from tilesolve.contractions.statements.affine import Affine
@@ -302,25 +303,45 @@ def _coupled(stage: Stage, letter: str, others: Sequence[str]) -> bool:
     )
 
 
-def as_loaded(request: NestRequest, stage: Stage, access: Access, loops: Sequence[Loop]) -> Access:
+def as_loaded(
+    request: NestRequest,
+    stage: Stage,
+    access: Access,
+    loops: Sequence[Loop],
+    rows: Mapping[str, int] = MappingProxyType({}),
+) -> Access:
     """Return an access of a stage with what registers take in for each point.
 
     A load takes as long however many bytes of a vector it fills, and longer across the end of a
     line. Lanes that lie apart are loaded one by one, unless rows that lie side by side are
-    written out around: then blocks are transposed. Sums are not loaded.
+    written out around: then blocks are transposed. Those a few elements apart are found in as many
+    vectors. Sums are not loaded.
+
+    Parameters
+    ----------
+    request, stage, access
+        Who computes what, and an array that it touches.
+    loops
+        Those around a point.
+    rows
+        How many rows of a letter are written out: they share what they read.
     """
     vector = next((loop.letter for loop in loops if loop.kind == "vector"), None)
     sums = access.mode != "read" and stage.reduction is not None
-    if vector not in access.letters or sums:
+    if vector is None or vector not in access.letters or sums:
         return access
     size, line = request.machine.vector_bits // 8, request.machine.levels[0].line
     each = max(access.loaded or access.element, access.element) / access.element
+    for axis in access.axes:
+        for count in (count for x, count in rows.items() if axis.terms == ((1, x),)):
+            each *= (count + axis.spread) / (count * (axis.spread + 1))
     if vector not in access.contiguous:
         written_out = {loop.letter for loop in loops if loop.kind == "unrolled"}
         if written_out.intersection(access.contiguous):
             return access
         return replace(access, loaded=each * size)
-    widest = widest_bytes(stage, request.computation.dtypes, vector or "")
+    apart = max(step for step, letter in access.axes[-1].terms if letter == vector)
+    widest = widest_bytes(stage, request.computation.dtypes, vector)
     ends = min(size // widest * access.element / line, 1.0)
     slower = 1 + (request.machine.costs.split_slowdown - 1) * ends
-    return replace(access, loaded=each * widest * slower)
+    return replace(access, loaded=each * min(widest * slower * apart, float(size)))
