@@ -106,9 +106,7 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     calls = trips.count(outer)
     if vector in stage.summed:
         used = min(lanes, computation.sizes[vector])
-        kept = stage.reduction.name in EXTREMES and computation.output.dtype.startswith("f")
-        each = (1 + (NEST_OPERATIONS[stage.reduction.name] if kept else 1)) / 2 * slot
-        start += sums * ceil(log2(used)) * each  # lanes are put together
+        start += sums * ceil(log2(used)) * _joining_seconds(stage, computation, slot)
     whole = np.dtype(computation.output.dtype).kind in "biu"
     latency = 1 if whole else machine.fma_latency
     seconds = steps * max(sums * work, latency * cycle) + calls * start
@@ -152,6 +150,13 @@ def _operations(one: Term, dtypes: Mapping[str, str], vector: str | None) -> int
 def _is_function(term: Term) -> bool:
     """Return whether a term is computed by many instructions."""
     return isinstance(term, Apply) and term.name in NEST_OPERATIONS and term.name not in EXTREMES
+
+
+def _joining_seconds(stage: Stage, computation: Computation, slot: float) -> float:
+    """Return what it takes to put the halves of a vector of sums together: a shuffle besides."""
+    assert stage.reduction is not None
+    name, kept = stage.reduction.name, computation.output.dtype.startswith("f")
+    return (1 + (NEST_OPERATIONS[name] if kept and name in EXTREMES else 1)) / 2 * slot
 
 
 def _transposing_seconds(stage: Stage, tree: LoopTree, lanes: int, slot: float) -> float:
