@@ -246,8 +246,8 @@ def test_plans_are_values():
         check(other)
     assert "NestPlan" in repr(plan)
     assert plan.seconds > 0
-    older = plan.to_json().replace('"format": 7', '"format": 1', 1)
-    with pytest.raises(PlanError, match="not a plan of a nest of format 7 but 1"):
+    older = plan.to_json().replace('"format": 8', '"format": 1', 1)
+    with pytest.raises(PlanError, match="not a plan of a nest of format 8 but 1"):
         NestPlan.from_json(older)
     damaged = plan.to_json().replace("uint16", "uint32", 1)
     with pytest.raises(PlanError, match="checksum"):

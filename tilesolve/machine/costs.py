@@ -113,6 +113,21 @@ class Costs:
     broadcast_cycles: float = _cost(
         0.35, "cycles/element", "reading an element of columns in place once more"
     )
+    # Statements
+    statement_seconds: float = _cost(
+        1.4e-6, "s/call", "call of a plan of statements besides what it computes"
+    )
+    cold_statement_seconds: float = _cost(
+        40e-6, "s/call", "such a call where caches hold nothing of it: code comes from memory, too"
+    )
+    gather_cycles: float = _cost(
+        1.5, "cycles/element", "loading an element by itself, such as at a computed position"
+    )
+    update_cycles: float = _cost(1.75, "cycles/element", "adding to an element at such a position")
+    operation_share: float = _share(
+        0.73, "of an FMA's time that another operation takes, among others"
+    )
+    split_slowdown: float = _slowdown(1.5, "loads and stores of vectors across the end of a line")
     # Memory
     page_visit_seconds: float = _cost(15e-9, "s/visit", "going to another page of an operand")
     tlb_pages: float = _cost(2048.0, "pages", "pages that a core's TLB holds", least=1.0)

@@ -40,11 +40,14 @@ class Axis(NamedTuple):
         How far the offsets of reads are apart.
     divisor
         What the sum of the terms is divided by, rounded down.
+    computed
+        Whether positions are known at run time alone: they may lie anywhere.
     """
 
     terms: tuple[tuple[int, str], ...]
     spread: int = 0
     divisor: int = 1
+    computed: bool = False
 
     def reach(self, box: Box) -> Size:
         """Return how far a box reaches; for signomials a posynomial that is no less.
@@ -82,10 +85,8 @@ class Access:
         Bytes of an element.
     mode
         Whether it is read, written or both.
-    gathered
-        Whether positions are known at run time alone: each element is a run of its own then.
     loaded
-        Bytes that registers take in for each element; as many as it has if None.
+        Bytes that registers take in for each point of its letters; those of its elements if None.
 
     Examples
     --------
@@ -99,8 +100,7 @@ class Access:
     shape: tuple[int, ...]
     element: int
     mode: Mode = "read"
-    gathered: bool = False
-    loaded: int | None = None
+    loaded: float | None = None
     letters: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """The letters that move it, in order of appearance."""
     widened: tuple[Axis, ...] = field(init=False, repr=False, compare=False)
@@ -130,7 +130,6 @@ class Access:
         object.__setattr__(self, "widened", tuple(found))
         ones = all(axis == Axis(((1, axis.terms[0][1]),)) for axis in self.axes if axis.terms)
         plain = ones and len(letters) == len(self.axes)
-        plain = plain and not self.gathered and self.loaded is None
         object.__setattr__(self, "plain", plain)
         known = plain and len(self.shape) == len(self.axes)  # what is only in symbols has no shape
         last = zip(letters, self.shape, self.pitches, strict=True) if known else ()
@@ -142,6 +141,11 @@ class Access:
     def contiguous(self) -> tuple[str, ...]:
         """The letters of the last axis."""
         return tuple(letter for _, letter in self.axes[-1].terms) if self.axes else ()
+
+    @property
+    def gathered(self) -> bool:
+        """Whether positions along an axis are known at run time alone."""
+        return any(axis.computed for axis in self.axes)
 
     @property
     def pitches(self) -> tuple[int, ...]:
@@ -183,10 +187,10 @@ class Access:
         reaches: list[Size] = []
         sides: list[Size] = []
         for axis in self.widened:
-            reach = axis.reach(box)
             positions: Size = prod([box[letter] for _, letter in axis.terms])
             if axis.spread:
                 positions = positions * (1 + axis.spread)
+            reach = positions if axis.computed else axis.reach(box)
             reaches.append(reach)
             sides.append(_least(reach, positions))
         return reaches, sides
@@ -208,10 +212,20 @@ class Access:
         grid
             What the boxes' corners are multiples of, per letter; any corner if None.
         """
+        if self.loaded is not None and line <= self.element:
+            return prod([box[letter] for letter in self.letters]) * float(self.loaded)
         if self.plain:
             return self._touched_rows(box, line, grid)
         if self._is_symbolic(box):
             return self.symbols(box) * float(self.element)
+        return _least(self.scattered(box, line, grid), self.whole)
+
+    def scattered(self, box: Box, line: int, grid: Box | None = None) -> Size:
+        """Return what a box would touch if nothing that it touches anew were there.
+
+        That differs from `touched` where positions are computed, and may come again. Runs lie along
+        the axes behind the last such one.
+        """
         reaches, sides = self.sides(box)
         elements: Size = float(self.element)
         for side in sides:
@@ -219,9 +233,7 @@ class Access:
         if sum(len(axis.terms) for axis in self.axes) > len(self.letters):  # as in a diagonal
             elements = _least(elements, self.element * prod(box[i] for i in self.letters))
         if line <= self.element:
-            return elements if self.loaded is None else elements / self.element * self.loaded
-        if self.gathered:
-            return elements / self.element * line
+            return elements
         run, held = float(self.element), 1.0
         contiguous: Any = True
         corner: Any = line
@@ -230,6 +242,7 @@ class Access:
         for number, (axis, reach, side, extent) in enumerate(axes):
             # Within a row lines have no gaps; rows that are left out are gaps.
             grows = contiguous if number == 0 else contiguous & (side >= reach)
+            grows = False if axis.computed else grows
             for step, letter in axis.terms:
                 begins = pitch * step * (grid[letter] if grid is not None else 1)
                 # Beyond the run every row begins a pitch further.
@@ -242,7 +255,8 @@ class Access:
             # A window reaches beyond what its corner is a multiple of.
             run = -(-run // corner) * corner
         touched = _least(run + (line - corner) * (1 - contiguous), held * line)
-        return _least(elements / (self.element * held) * touched, self.whole)
+        found: Size = elements / (self.element * held) * touched
+        return found
 
     def _touched_rows(self, box: Box, line: int, grid: Box | None) -> Size:
         """Return what `touched` does where each axis is one letter: the same in fewer steps."""

@@ -184,6 +184,10 @@ class Chain:
         """Return the largest sides of what so many loops touch: they decide what fits."""
         return self._largest[at]
 
+    def mean_box(self, at: int) -> Box:
+        """Return the mean sides of what so many loops touch: they decide how much moves."""
+        return self._mean[at]
+
     def copied(self, number: int) -> Size:
         """Return the elements that are copied of an access over all fillings of its copy.
 

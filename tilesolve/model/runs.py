@@ -4,13 +4,22 @@ Were a level to serve runs and lines in ``runs · start + lines · line`` second
 line / (start + line), the share that a further line of a run costs of the first one, that is as
 much as ``runs · (1 - ρ) + lines · ρ`` first lines. ρ = 0 counts runs alone, as chapter 4 of the
 thesis on pipelines does; ρ = 1 lines alone, as where nothing prefetches. By these shares tiles of
-nests are found; the price, which decides among them, counts lines.
+nests are found; the price, which decides among them, counts lines, and first ones in memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from tilesolve.constants.policy import LATER_LINE_SHARE
 from tilesolve.machine.level import Level
+from tilesolve.machine.model import Machine
+from tilesolve.model.access import Shared, Size
+from tilesolve.model.chain import Chain
+from tilesolve.model.level_view import LevelView
+from tilesolve.model.loop_tree import LoopTree
+from tilesolve.model.price import LevelPrice
 
 
 def later_share(level: Level, line_seconds: float) -> float:
@@ -26,3 +35,44 @@ def later_share(level: Level, line_seconds: float) -> float:
     if level.start is None:
         return LATER_LINE_SHARE
     return line_seconds / (level.start + line_seconds)
+
+
+def charge_runs(
+    levels: Sequence[LevelPrice], tree: LoopTree, places: Sequence[LevelView], machine: Machine
+) -> tuple[LevelPrice, ...]:
+    """Return what levels take, with the first lines of runs in memory, which nothing prefetches.
+
+    Those that caches serve are waited for while others are computed with.
+    """
+    *near, last = levels
+    chain, place, memory = Chain(tree), places[-1], machine.level(last.level)
+    if len(levels) < 2 or chain.children:
+        return tuple(levels)
+    line = place.line / (place.read or place.bandwidth)
+    first = line / later_share(memory, line) - line
+    runs = sum(moved / _run_bytes(chain, t, place.line) for t, moved in enumerate(last.moved))
+    return (*near, replace(last, seconds=last.seconds + float(runs) * first))
+
+
+def _run_bytes(chain: Chain, number: int, line: int) -> Size:
+    """Return how long runs of an access are, in whole lines, as its loops come by.
+
+    A run goes on while loops outside of calls move the last axis alone, or the one before where
+    all of the last has been walked.
+    """
+    access, at = chain.accesses[number], chain.call
+    if isinstance(access, Shared) or not access.axes:
+        return line
+    run = 1.0
+    for axis, extent in zip(access.axes[::-1], access.shape[::-1], strict=True):
+        along = [letter for _, letter in axis.terms]
+        while at < len(chain.loops):
+            letter = chain.loops[at][0]
+            if letter in access.letters and letter not in along:
+                break
+            at += 1
+        reach = 1.0 if axis.computed else float(axis.reach(chain.mean_box(at)))
+        run *= reach
+        if reach < extent:
+            break
+    return max(run * access.element, line)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -165,14 +166,33 @@ def _come(
     if chain.children:
         start = _start(chain, places, at, residency, rule, evicts)
         return _walk(chain, reads, mean, stays if at else _never, start)
-    if at and evicts is None:
-        return _walk(chain, reads, mean, stays)
     if at:
-        alone = [_unless(stays, chain, one, places[at], evicts) for one in reads]
-        each = zip(reads, mean, alone, strict=True)
-        return [_walk(chain, [one], [n], own)[0] for one, n, own in each]
+        if evicts is None:
+            came = _walk(chain, reads, mean, stays)
+        else:
+            alone = [_unless(stays, chain, one, places[at], evicts) for one in reads]
+            each = zip(reads, mean, alone, strict=True)
+            came = [_walk(chain, [one], [n], own)[0] for one, n, own in each]
+        for t, access in enumerate(chain.accesses):
+            if isinstance(access, Access) and access.gathered:
+                came[t] = _gather(chain, access, places[at])
+        return came
     came = _walk(chain, reads[:1], mean[:1], stays)
     return came + _walk(chain, reads[1:], mean[1:], residency.passes)
+
+
+def _gather(chain: Chain, access: Access, place: LevelView) -> Size:
+    """Return the bytes that come in of what is read at computed positions, in any order.
+
+    A place that holds all of it takes each line in once; another one misses as often as it lacks
+    what is asked for next.
+    """
+    box = chain.mean_box(len(chain.loops))
+    asked, once = access.scattered(box, place.line), access.touched(box, place.line)
+    again = [trips for letter, trips in chain.loops if letter not in access.letters]
+    misses = asked * prod(again) * np.maximum(1 - place.capacity / once, 0.0)
+    found: Size = np.maximum(once, misses)
+    return found
 
 
 def _walk(

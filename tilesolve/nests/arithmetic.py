@@ -8,17 +8,22 @@ from math import ceil, log2, prod
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_OPERATIONS
+from tilesolve.constants.policy import NEST_OPERATIONS, NEST_WAITING_FACTOR
+from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.operations import named_kind
 from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Apply, Term
+from tilesolve.contractions.statements.terms import Apply, Choose, Number, Read, Reduce, Term
 from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.machine.model import Machine
 from tilesolve.model.loop_tree import Buffer, Loop, LoopTree, list_loops
 from tilesolve.model.nest import tile_counts
 from tilesolve.nests.loops import step_of
 from tilesolve.nests.programs import holds_sums, walks_vectors
+
+EXTREMES = ("minimum", "maximum")
+"""Operations that take longer where numbers may be none."""
 
 
 def lanes_of(dtype: str, machine: Machine) -> int:
@@ -43,13 +48,36 @@ def points_of_vector(stage: Stage, dtypes: Mapping[str, str], machine: Machine) 
     return max(machine.vector_bits // (8 * widest_bytes(stage, dtypes)), 1)
 
 
+def step_seconds(
+    stage: Stage, dtypes: Mapping[str, str], machine: Machine, threads: int, vector: str | None
+) -> float:
+    """Return what a vector of points along a letter takes, or a single point without one.
+
+    Elements at computed positions are loaded one by one, and those that an update adds to wait for
+    the ones before.
+    """
+    slot = slot_seconds(stage, dtypes, machine, threads)
+    operations = max(count_operations(stage.term, dtypes, vector), 1) / 2 * slot
+    if stage.update is not None and not vector:
+        return max(operations, machine.costs.update_cycles / machine.frequency)
+    lanes = points_of_vector(stage, dtypes, machine) if vector else 1
+    gathers = sum(_is_gathered(one, vector) for one in stage.reads) * lanes
+    return operations + gathers * machine.costs.gather_cycles / machine.frequency
+
+
+def _is_gathered(read: Read, vector: str | None) -> bool:
+    """Return whether positions of a read are computed for each point of a vector by itself."""
+    computed = [one for one in read.subscripts if not isinstance(one, Affine)]
+    return any(vector is None or vector in one.letters for one in computed)
+
+
 def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machine) -> float:
     """Return what one of the threads takes for its points, were all they need in L1.
 
     A vector of sums takes a slot for each two operations; functions are several. Sums that
     registers hold wait for the ones before: a step takes as long as an addition does at least. Each
-    time that others are held is like a call of a microkernel, and each time that a vector loop
-    begins like a walk to the next tile.
+    time that others are held, and each time that an innermost loop begins, is like a walk to the
+    next tile.
 
     Parameters
     ----------
@@ -59,31 +87,88 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
         Who computes.
     """
     (stage,) = computation.stages
-    lanes = points_of_vector(stage, computation.dtypes, machine)
-    slot = slot_seconds(stage, computation.dtypes, machine, tree.threads)
-    work = max(count_operations(stage.term), 1) / 2 * slot
+    vector, dtypes = tree.letter_of("vector"), computation.dtypes
+    lanes = points_of_vector(stage, dtypes, machine) if vector else 1
+    work = step_seconds(stage, dtypes, machine, tree.threads, vector)
     trips = _Trips(stage, tree, computation.sizes, lanes)
-    cycle, costs = 1 / machine.frequency, machine.costs
-    (outer, held), vector = trips.divide(), tree.letter_of("vector")
+    cycle = 1 / machine.frequency
+    start = machine.costs.tile_cycles * cycle
+    outer, held = trips.divide()
+    slot = slot_seconds(stage, dtypes, machine, tree.threads)
     if not held:
-        starts = trips.count([one for one in outer if one.letter != vector])
-        seconds = trips.count(outer) * work + starts * costs.tile_cycles * cycle
-        return seconds * trips.share_of_thread()
+        work += _transposing_seconds(stage, tree, lanes, slot)
+        last = vector or (outer[-1].letter if outer else None)
+        starts = trips.count([one for one in outer if one.letter != last])
+        return (trips.count(outer) * work + starts * start) * trips.share_of_thread()
     sums = trips.held([one for one in held if one.letter in stage.output])
     blocks = trips.count([one for one in outer if one.letter in stage.output])
     steps = blocks * trips.count([one for one in (*outer, *held) if one.letter in stage.summed])
-    calls, call = trips.count(outer), costs.call_cycles * cycle
+    calls = trips.count(outer)
     if vector in stage.summed:
-        steps += calls  # what is left behind whole vectors
-        call += sums * 2 * log2(lanes) * slot  # lanes are put together
-    seconds = steps * max(sums * work, machine.fma_latency * cycle) + calls * call
+        used = min(lanes, computation.sizes[vector])
+        start += sums * ceil(log2(used)) * _joining_seconds(stage, computation, slot)
+    whole = np.dtype(computation.output.dtype).kind in "biu"
+    latency = 1 if whole else machine.fma_latency
+    seconds = steps * max(sums * work, latency * cycle) + calls * start
     return seconds * trips.share_of_thread()
 
 
-def count_operations(term: Term) -> int:
-    """Return how many additions a point takes as long as, each different operation once."""
-    functions = {one for one in term.all if isinstance(one, Apply) and one.name in NEST_OPERATIONS}
-    return term.work + sum(NEST_OPERATIONS[one.name] - 1 for one in functions)
+def count_operations(term: Term, dtypes: Mapping[str, str], vector: str | None = None) -> int:
+    """Return how many additions a point takes as long as, each different operation once.
+
+    Of vectors along a letter, what is the same for all points is computed before.
+    """
+    applied = {one for one in term.all if isinstance(one, Apply | Choose | Reduce)}
+    return sum(_operations(one, dtypes, vector) for one in applied if _varies(one, vector))
+
+
+def _varies(term: Term, vector: str | None) -> bool:
+    """Return whether a term differs from point to point of a vector."""
+    return vector is None or isinstance(term, Reduce) or vector in term.letters
+
+
+def _operations(one: Term, dtypes: Mapping[str, str], vector: str | None) -> int:
+    """Return how many additions an operation by itself takes as long as.
+
+    A sum of numbers that are narrower than it widens them.
+    """
+    if isinstance(one, Choose):
+        return 1
+    assert isinstance(one, Apply | Reduce)
+    kind = np.dtype(named_kind(one.kind(dtypes)))
+    count = NEST_OPERATIONS.get(one.name, 1)
+    if one.name in EXTREMES:
+        simple = any(isinstance(part, Number) for part in one.parts)
+        return count // (1 + simple) if kind.kind == "f" else 1
+    if isinstance(one, Reduce):
+        return 1 + (np.dtype(named_kind(one.term.kind(dtypes))) != kind)
+    inner = (part for part in one.all if part != one and _varies(part, vector))
+    waits = count > 1 and any(map(_is_function, inner))
+    return count * NEST_WAITING_FACTOR if waits else count
+
+
+def _is_function(term: Term) -> bool:
+    """Return whether a term is computed by many instructions."""
+    return isinstance(term, Apply) and term.name in NEST_OPERATIONS and term.name not in EXTREMES
+
+
+def _joining_seconds(stage: Stage, computation: Computation, slot: float) -> float:
+    """Return what it takes to put the halves of a vector of sums together: a shuffle besides."""
+    assert stage.reduction is not None
+    name, kept = stage.reduction.name, computation.output.dtype.startswith("f")
+    return (1 + (NEST_OPERATIONS[name] if kept and name in EXTREMES else 1)) / 2 * slot
+
+
+def _transposing_seconds(stage: Stage, tree: LoopTree, lanes: int, slot: float) -> float:
+    """Return what a vector takes to be put together from rows that are written out around it."""
+    vector = tree.letter_of("vector")
+    rows = {loop.letter for loop in tree.loops if loop.kind == "unrolled"}
+    crossed = [
+        one
+        for one in tree.works[0].accesses
+        if vector in one.letters and vector not in one.contiguous and rows & set(one.contiguous)
+    ]
+    return 0.0 if stage.reduction is not None else len(crossed) * log2(lanes) * slot
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from tilesolve.model.price import Price, list_levels, price_levels
 from tilesolve.model.traffic import count_traffic
 from tilesolve.nests.arithmetic import (
     arithmetic_seconds,
-    count_operations,
     points_of_vector,
-    slot_seconds,
+    step_seconds,
 )
 from tilesolve.nests.group_trees import renumber
 from tilesolve.nests.groups import Group, Placed, holds_rings
@@ -67,13 +66,12 @@ def _stage_seconds(
     tree, node = around
     stage = computation.stages[one.work]
     column = stage.output[-1] if stage.output else ""
-    lanes = {column: points_of_vector(stage, computation.dtypes, machine)} if column else {}
     summed = prod(computation.sizes[x] for x in stage.summed)
-    slot = slot_seconds(stage, computation.dtypes, machine, tree.threads)
-    work = max(count_operations(stage.term), 1) / 2 * slot
+    each = points_of_vector(stage, computation.dtypes, machine) if column else 1
+    work = step_seconds(stage, computation.dtypes, machine, tree.threads, column or None)
     share = _share(tree, node, one)
     rows = one.points({column: computation.sizes[column]} if column else {}) / _rows(one)
-    seconds = one.points(lanes) * summed * work
+    seconds = one.points({column: each} if column else {}) * summed * work
     starts = rows * machine.costs.tile_cycles / machine.frequency
     return (seconds + starts) * share, rows * share
 

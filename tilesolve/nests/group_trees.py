@@ -19,11 +19,13 @@ from tilesolve.model.loop_tree import (
     LoopTree,
     Node,
     Work,
+    list_loops,
     list_works,
     nest_loops,
 )
 from tilesolve.model.nest import Output
 from tilesolve.nests.groups import Group, holds_rings
+from tilesolve.nests.loops import step_of
 from tilesolve.nests.references import find_references
 from tilesolve.nests.regions import Regions, Span, find_regions
 from tilesolve.nests.request import NestRequest
@@ -134,7 +136,11 @@ def with_works(request: NestRequest, tree: LoopTree) -> LoopTree:
             spans[one.stage] = group.regions.spans[one.stage]
             if one.kept is not None:
                 rooms[one.stage] = one.room()[1]
-    works = tuple(_work(request, stage, spans, rooms) for stage in computation.stages)
+    rows = [_written_out(tree.body, at) for at, _ in enumerate(computation.stages)]
+    works = tuple(
+        _work(request, stage, (spans, rooms), own)
+        for stage, own in zip(computation.stages, rows, strict=True)
+    )
     holds = {one.accesses[0].array: one.accesses[0] for one in works}
     body = tuple(_with_holds(node, works, holds) for node in tree.body)
     return replace(tree, works=works, body=body)
@@ -206,13 +212,22 @@ class _Maker:
         return self.regions.spans[stage.name][own].letter or own
 
 
+def _written_out(nodes: Sequence[Node], work: int) -> dict[str, int]:
+    """Return how many rows of each letter are written out around the vectors of a work."""
+    loops = [one for one in list_loops(nodes) if work in list_works(one.body)]
+    steps = {one.letter: step_of(one) for one in loops if one.kind != "unrolled"}
+    rows = [one.letter for one in loops if one.kind == "unrolled"]
+    return {letter: max(steps.get(letter, 1), 1) for letter in rows}
+
+
 def _work(
     request: NestRequest,
     stage: Stage,
-    spans: Mapping[str, Mapping[str, Span]],
-    rooms: Mapping[str, tuple[int, ...]],
+    places: tuple[Mapping[str, Mapping[str, Span]], Mapping[str, tuple[int, ...]]],
+    rows: Mapping[str, int],
 ) -> Work:
     """Return what a stage computes at each point, in the letters of its group's root."""
+    spans, rooms = places
     computation, own = request.computation, spans.get(stage.name, {})
     accesses = [
         align_access(one, own, rooms.get(one.array)) for one in find_references(computation, stage)
@@ -220,8 +235,7 @@ def _work(
     followed = {one.letter: computation.sizes[one.letter] for one in own.values() if one.letter}
     letters = dict.fromkeys(x for one in accesses for x in one.letters)
     vector = [over(x, 1, "vector") for x in accesses[0].contiguous[-1:]]
-    size = request.machine.vector_bits // 8
-    loaded = tuple(as_loaded(one, vector, size) for one in accesses)
+    loaded = tuple(as_loaded(request, stage, one, vector, rows) for one in accesses)
     extents = tuple((x, followed.get(x, computation.sizes[x])) for x in letters)
     return Work(loaded, extents, accesses[0].element)
 
@@ -236,7 +250,7 @@ def align_access(
     >>> y = Affine.letter("y")
     >>> half = Access("A", (Axis(((1, "h"),), 2),), (9,), 4)
     >>> align_access(half, {"h": Span(y // 2, (y + 3) // 2, 9)}).axes
-    (Axis(terms=((1, 'y'),), spread=4, divisor=2),)
+    (Axis(terms=((1, 'y'),), spread=4, divisor=2, computed=False),)
     """
     axes = []
     for axis in access.axes:
@@ -247,7 +261,8 @@ def align_access(
         for factor, letter in axis.terms:
             one = moving.get(letter, Affine.letter(letter))
             terms += [(factor * step * (common // one.divisor), x) for step, x in one.terms]
-        axes.append(Axis(tuple(terms), axis.spread * common, axis.divisor * common))
+        wide = axis.spread * common, axis.divisor * common
+        axes.append(Axis(tuple(terms), *wide, axis.computed))
     return replace(access, axes=tuple(axes), shape=access.shape if room is None else room)
 
 

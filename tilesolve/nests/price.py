@@ -15,6 +15,7 @@ from tilesolve.model.access import Access, Box
 from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import LevelPrice, Price, list_levels, price_levels
+from tilesolve.model.runs import charge_runs
 from tilesolve.model.traffic import count_traffic
 from tilesolve.nests.arithmetic import arithmetic_seconds
 from tilesolve.nests.interference import CacheSets, conflict_share
@@ -30,7 +31,7 @@ def price_nest(computation: Computation, tree: LoopTree, machine: Machine) -> Pr
         return Price(tuple(nothing), 0.0, 0.0, ())
     found = count_traffic(tree, places, evicts=evicts_itself(machine))
     region = region_share(stage, computation.sizes)
-    levels = price_levels(places, found, region)
+    levels = charge_runs(price_levels(places, found, region), tree, places, machine)
     compute = region * arithmetic_seconds(computation, tree, machine)
     calls = region * float(found.calls)
     streamed = tree.output == "stream"

@@ -44,10 +44,11 @@ def _reference(computation: Computation, stage: Stage, reads: Sequence[Read]) ->
             terms = tuple((abs(factor), letter) for factor, letter in subscript.terms)
             axes.append(Axis(terms, max(offsets) - min(offsets), subscript.divisor))
         else:
-            axes.append(Axis(tuple((1, letter) for letter in subscript.letters)))
+            axes.append(Axis(tuple((1, letter) for letter in subscript.letters), computed=True))
     size = np.dtype(info.dtype).itemsize
     mode: Mode = "write" if first == stage.target else "read"
-    return Access(info.name, tuple(axes), info.shape, size, mode, first.plain is None)
+    loaded = float(size * len(reads)) if len(reads) > 1 and mode == "read" else None
+    return Access(info.name, tuple(axes), info.shape, size, mode, loaded)
 
 
 def _offset(read: Read, axis: int) -> int:

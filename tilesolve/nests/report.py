@@ -141,7 +141,7 @@ def _takes(computation: Computation) -> str:
 
 def _levels(solution: LoopSolution | FusedSolution | MoveSolution) -> Iterator[str]:
     """Yield a line for what each level moves, and for the arithmetic."""
-    cost = solution.cost
+    cost = solution.request.charge(solution.cost)
     for level in cost.levels:
         moved, seconds = format_volume(level.volume), format_duration(level.seconds)
         yield f"  {level.level:<8} {moved:>10} {seconds:>10}"

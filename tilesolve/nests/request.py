@@ -15,8 +15,10 @@ from tilesolve.contractions.statements.powers import expand_powers
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
-from tilesolve.model.price import Price
+from tilesolve.model.level_view import LevelView
+from tilesolve.model.price import Price, list_levels
 from tilesolve.model.score import score_price
+from tilesolve.model.starts import Start, charge_sources, start_arrays
 from tilesolve.nests.arithmetic import lanes_of
 from tilesolve.nests.interference import SetRule
 from tilesolve.system.checks import check_threads
@@ -63,6 +65,9 @@ class NestRequest:
         if None.
     fusion, division
         How stages of a pipeline run together, and which ones.
+    start
+        Where arrays lie when a call begins: ``"warm"`` for who repeats calls, in the nearest cache
+        that holds all of them; ``"cold"`` in memory.
 
     Raises
     ------
@@ -82,6 +87,7 @@ class NestRequest:
     later: float | None = None
     fusion: Fusion = "slide"
     division: Division = "split"
+    start: Start = "warm"
 
     def __post_init__(self) -> None:
         check_kind(self.computation, Computation, "computation", "a Computation", PlanError)
@@ -94,6 +100,7 @@ class NestRequest:
             ("sets", self.sets, get_args(SetRule)),
             ("fusion", self.fusion, get_args(Fusion)),
             ("division", self.division, get_args(Division)),
+            ("start", self.start, get_args(Start)),
         ):
             if value not in known:
                 raise PlanError(f"{name} is one of {', '.join(map(str, known))}, not {value!r:.60}")
@@ -138,9 +145,18 @@ class NestRequest:
         """Return the same for one of the threads, which works beside the others."""
         return replace(self, machine=divide_machine(self.machine, self.threads), threads=1)
 
+    @property
+    def places(self) -> tuple[LevelView, ...]:
+        """The register file and the caches as a thread sees them."""
+        return list_levels(self.machine, self.threads)
+
+    def charge(self, cost: Price) -> Price:
+        """Return what loops cost with arrays where they lie at first, each byte where it is."""
+        return charge_sources(start_arrays(cost, self.places, self.start))
+
     def score(self, cost: Price) -> float:
         """Return what loops are compared by."""
-        return score_price(cost, self.machine.costs.level_overlap)
+        return score_price(self.charge(cost), self.machine.costs.level_overlap)
 
 
 def _expand(stage: Stage, computation: Computation) -> Stage:

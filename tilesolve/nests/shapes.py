@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from tilesolve.constants.policy import (
     NEST_HELD_ROWS,
@@ -12,6 +13,7 @@ from tilesolve.constants.policy import (
     NEST_SUMMED_VECTORS,
 )
 from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.nodes import Kind
@@ -66,7 +68,7 @@ def make_tree(
     computation, stage = request.computation, request.statement
     accesses = find_references(computation, stage)
     extents = tuple((x, computation.sizes[x]) for x in stage.letters)
-    loaded = tuple(as_loaded(one, loops, _vector_bytes(request)) for one in accesses)
+    loaded = tuple(as_loaded(request, stage, one, loops) for one in accesses)
     inside = held or max(sum(one.kind in ("vector", "unrolled") for one in loops), 1)
     body = nest_loops(loops[-inside:], (Do(),))
     if loops:
@@ -367,15 +369,45 @@ def _coupled(stage: Stage, letter: str, others: Sequence[str]) -> bool:
     )
 
 
-def as_loaded(access: Access, loops: Sequence[Loop], vector_bytes: int) -> Access:
-    """Return an access with what registers take in for each element.
+def as_loaded(
+    request: NestRequest,
+    stage: Stage,
+    access: Access,
+    loops: Sequence[Loop],
+    rows: Mapping[str, int] = MappingProxyType({}),
+) -> Access:
+    """Return an access of a stage with what registers take in for each point.
 
-    Lanes that lie apart are loaded one by one, each like a vector, unless rows that lie side by
-    side are written out around: then blocks are transposed.
+    A load takes as long however many bytes of a vector it fills, and longer across the end of a
+    line. Lanes that lie apart are loaded one by one, unless rows that lie side by side are
+    written out around: then blocks are transposed. Those a few elements apart are found in as many
+    vectors. Sums are not loaded.
+
+    Parameters
+    ----------
+    request, stage, access
+        Who computes what, and an array that it touches.
+    loops
+        Those around a point.
+    rows
+        How many rows of a letter are written out: they share what they read.
     """
     vector = next((loop.letter for loop in loops if loop.kind == "vector"), None)
-    written_out = {loop.letter for loop in loops if loop.kind == "unrolled"}
-    apart = vector in access.letters and vector not in access.contiguous
-    if not apart or written_out.intersection(access.contiguous):
+    sums = access.mode != "read" and stage.reduction is not None
+    if vector is None or vector not in access.letters or sums:
         return access
-    return replace(access, loaded=vector_bytes)
+    size, line = request.machine.vector_bits // 8, request.machine.levels[0].line
+    each = max(access.loaded or access.element, access.element) / access.element
+    for axis in access.axes:
+        for count in (count for x, count in rows.items() if axis.terms == ((1, x),)):
+            each *= (count + axis.spread) / (count * (axis.spread + 1))
+    if vector not in access.contiguous:
+        written_out = {loop.letter for loop in loops if loop.kind == "unrolled"}
+        if written_out.intersection(access.contiguous):
+            return access
+        return replace(access, loaded=each * size)
+    apart = max(step for step, letter in access.axes[-1].terms if letter == vector)
+    widest = widest_bytes(stage, request.computation.dtypes, vector)
+    ends = min(size // widest * access.element / line, 1.0)
+    slower = 1 + (request.machine.costs.split_slowdown - 1) * ends
+    return replace(access, loaded=each * min(widest * slower * apart, float(size)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self, TypeVar
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation
@@ -16,6 +16,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
 from tilesolve.model.score import score_price
+from tilesolve.model.starts import Start, start_arrays
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
 from tilesolve.nests.group_price import price_group
@@ -194,14 +195,17 @@ class ContractionSolution(_Statement):
 
     @property
     def seconds(self) -> float:
-        """The predicted time."""
-        return sum(one.seconds for one in self.plans)
+        """The predicted time, which waiting is a part of if arrays lie in memory."""
+        if self.request.start == "cold":
+            return sum(one.seconds for one in self.plans)
+        return self.score
 
     @property
     def score(self) -> float:
         """What it is compared by; waiting is left out, which prices of loops have none of."""
-        overlap = self.request.machine.costs.level_overlap
-        return sum(score_price(one.price, overlap) for one in self.plans)
+        overlap, places = self.request.machine.costs.level_overlap, self.request.places
+        prices = (start_arrays(one.price, places, self.request.start) for one in self.plans)
+        return sum(score_price(one, overlap) for one in prices)
 
 
 BlockPart = LoopSolution | ContractionSolution
@@ -354,7 +358,30 @@ class SolvedNest:
         """How many work at once."""
         return self.request.threads
 
+    def starting(self, start: Start) -> Self:
+        """Return the same with arrays that lie elsewhere when a call begins.
+
+        What is decided stays, and is predicted for them.
+        """
+        request = replace(self.request, start=start)
+        return replace(self, request=request, solutions=_started(self.solutions, start))
+
     @property
     def seconds(self) -> float:
-        """Predicted seconds of all statements."""
-        return sum(one.seconds for one in self.solutions)
+        """Predicted seconds of a call: of all statements, and what it takes besides."""
+        costs, cold = self.machine.costs, self.request.start == "cold"
+        called = costs.cold_statement_seconds if cold else costs.statement_seconds
+        return called + sum(one.seconds for one in self.solutions)
+
+
+_S = TypeVar("_S", bound=NestSolution)
+
+
+def _started(solutions: tuple[_S, ...], start: Start) -> tuple[_S, ...]:
+    """Return solutions with arrays that lie elsewhere at first."""
+    found = []
+    for one in solutions:
+        if isinstance(one, BlockSolution):
+            one = replace(one, kinds=tuple(_started(kind, start) for kind in one.kinds))
+        found.append(replace(one, request=replace(one.request, start=start)))
+    return tuple(found)

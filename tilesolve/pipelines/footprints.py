@@ -13,7 +13,7 @@ import numpy as np
 from tilesolve.constants.policy import PIPELINE_TILED_EXTENT
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.model.access import Size
-from tilesolve.nests.arithmetic import count_operations, points_of_vector, slot_seconds
+from tilesolve.nests.arithmetic import points_of_vector, step_seconds
 from tilesolve.nests.group_trees import Level
 from tilesolve.nests.references import find_references
 from tilesolve.nests.regions import Regions
@@ -125,7 +125,9 @@ class GroupTiles:
             *rows, last = [one.size(sides) for one in spans.values()] or [1.0]
             dtypes = request.computation.dtypes
             lanes = points_of_vector(stage, dtypes, machine)
-            vector = self._work(stage) / 2 * slot_seconds(stage, dtypes, machine, threads)
+            summed = prod(request.computation.sizes[x] for x in stage.summed)
+            column = stage.output[-1] if stage.output else None
+            vector = summed * step_seconds(stage, dtypes, machine, threads, column)
             vectors = (last + lanes / 2) * (1 / lanes)
             around: Size = 1.0
             for row in rows:
@@ -133,10 +135,6 @@ class GroupTiles:
             each = vectors * vector + start / self.rows
             found = found + around * each * count + self._loads(stage, sides) * byte * count
         return found
-
-    def _work(self, stage: Stage) -> float:
-        sizes = self.request.computation.sizes
-        return max(count_operations(stage.term), 1) * prod(sizes[x] for x in stage.summed)
 
     def _loads(self, stage: Stage, sides: Mapping[str, Size]) -> Size:
         """Return the bytes of arrays from outside that a stage reads for a tile."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import ceil, prod
 
 from tilesolve.constants.policy import ACCUMULATORS_GAIN, MOST_DEFAULT_COLUMNS
+from tilesolve.contractions.pairing import Pairing
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import lane_is_last
 from tilesolve.kernels.dtypes import lanes, register_tiles
@@ -91,15 +92,17 @@ def usual_microkernel(problem: Problem, machine: Machine) -> Microkernel:
     usual = default_microkernel(machine, problem.dtype)
     if problem.pairing is None:
         return usual
-    return replace(usual, efficiency=usual.efficiency / problem.pairing.instructions)
+    return replace(usual, efficiency=usual.efficiency / _fmas(problem.pairing, machine))
 
 
 def measured_tiles(problem: Problem, machine: Machine) -> Catalogue | None:
-    """Return the measured microkernels, with steps as long as a problem's pairs take.
-
-    Each of their instructions takes as long as an FMA.
-    """
+    """Return the measured microkernels, with steps as long as a problem's pairs take."""
     catalogue = machine.catalogue(problem.dtype)
     if catalogue is None or problem.pairing is None:
         return catalogue
-    return catalogue.faster(1 / problem.pairing.instructions)
+    return catalogue.faster(1 / _fmas(problem.pairing, machine))
+
+
+def _fmas(pairing: Pairing, machine: Machine) -> float:
+    """Return as many FMAs as a pair takes as long as: no less than one."""
+    return max(pairing.instructions * machine.costs.operation_share, 1.0)

@@ -81,7 +81,7 @@ def study_nest(
     BenchmarkError
         If one gives another result than most.
     """
-    request = NestRequest(case.work.computation, machine, procedure.threads)
+    request = NestRequest(case.work.computation, machine, procedure.threads, start="cold")
     chosen = [(PLANNED, plan_loops(request))]
     chosen += [(name, plan_loops(replace(request, later=one))) for name, one in SHARES.items()]
     drawn = draw_tilings(request, count=count)
@@ -130,7 +130,7 @@ def time_choices(
     timers, digests = [], []
     for number, choices in enumerate(several, start=1):
         step(f"tiling {number} of {len(several)} makes ready")
-        request = NestRequest(computation, machine, procedure.threads)
+        request = NestRequest(computation, machine, procedure.threads, start="cold")
         runner = NestRunner(SolvedNest(request, tuple(choices)))
         run = partial(runner.compute, inputs, params, out)
         run()

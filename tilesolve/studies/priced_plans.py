@@ -250,13 +250,14 @@ def _vary_nest(
     case: Case[Any], name: str, machine: Machine, procedure: Procedure, count: int
 ) -> Iterator[tuple[Trial, Any]]:
     """Yield the loops of a nest and others with tiles that are drawn."""
-    request = NestRequest(case.work.computation, machine, procedure.threads)
+    request = NestRequest(case.work.computation, machine, procedure.threads, start="cold")
     several = [plan_loops(request), *draw_tilings(request, count=count - 1)]
     for number, made in enumerate(several):
         terms: defaultdict[str, float] = defaultdict(float)
         for one in made:
-            terms["arithmetic"] += one.cost.compute
-            for level in one.cost.levels:
+            cost = request.charge(one.cost)
+            terms["arithmetic"] += cost.compute
+            for level in cost.levels:
                 terms[level.level] += level.seconds
         figures = sum(one.seconds for one in made), dict(terms), machine.costs.level_overlap
         yield Trial(name, GRID if number else SOLVER, *figures, ()), made

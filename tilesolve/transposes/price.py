@@ -33,6 +33,10 @@ def price_transpose(solution: TransposeSolution, machine: Machine) -> Price:
     steps = (2 if solution.staging.nbytes else 1) + log2(max(solution.sides[0], 1))
     rate = machine.peak("float64", threads) / threads * WORD_BYTES  # bytes of results
     compute = steps * float(found.moved[0][0]) / rate
+    least = min(solution.axes[at].extent for at in (solution.columns, solution.rows))
+    if next(side for side in (*solution.sides, 0) if side <= least) <= 1:
+        moved = float(found.moved[0][0]) / solution.element  # by themselves
+        compute = max(compute, moved * machine.costs.gather_cycles / machine.frequency)
     compute += float(found.calls) * machine.costs.tile_cycles / machine.frequency
     return Price(levels, compute, float(found.calls), ())
 

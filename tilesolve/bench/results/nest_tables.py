@@ -179,7 +179,7 @@ def list_statement_means(sweep: NestSweep) -> dict[str, str]:
         found |= _describe(own, f"{what}, to the best peer", "")
         found |= _describe_near(f"{what}, predicted", [x.plan.predicted / x.ours for x in own])
     found |= _describe_near(
-        "all, predicted to cold", [x.plan.predicted / x.plan.cold for x in done]
+        "all, cold, predicted", [x.plan.predicted_cold / x.plan.cold for x in done]
     )
     outs = [one for case in done for one in case.plan.outs]
     return found | _describe_near("all, with out to without", outs)

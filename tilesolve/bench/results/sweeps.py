@@ -81,8 +81,8 @@ class Figures:
         Packing's share of a call, as it was measured and as the price has it.
     how
         Class and route of a nest.
-    cold
-        Seconds with caches written over, where rounds are not such.
+    cold, predicted_cold
+        Seconds with caches written over, where rounds are not such; measured and predicted.
     outs
         Times with `out` at several offsets over that without.
     """
@@ -95,6 +95,7 @@ class Figures:
     predicted_packing: Share = nan
     how: str = ""
     cold: float = nan
+    predicted_cold: float = nan
     outs: tuple[float, ...] = ()
 
 
@@ -200,6 +201,7 @@ class Result(Outcome):
             "share_of_roofline": _fill(roofline / entry.median),
             "predicted_s": _fill(figures.predicted),
             "cold_s": _fill(figures.cold),
+            "predicted_cold_s": _fill(figures.predicted_cold),
             "with_out": " ".join(f"{ratio:.3f}" for ratio in figures.outs),
             "packed_bytes": _fill(figures.packed),
             "packing_share": _fill(figures.packing),
@@ -326,8 +328,10 @@ class StatementSweep(NestSweep):
 
     HOLDS = "a sweep of drawn statements"
     CASE = StatementCase
-    FIGURES = (*NestSweep.FIGURES, "cold", "outs")
-    COLUMNS = ("contender", *_TIMES, "predicted_s", "cold_s", "with_out", "reason")
+    FIGURES = (*NestSweep.FIGURES, "cold", "predicted_cold", "outs")
+    COLUMNS = (
+        *("contender", *_TIMES, "predicted_s", "cold_s", "predicted_cold_s", "with_out", "reason"),
+    )
 
 
 class PipelineSweep(NestSweep):

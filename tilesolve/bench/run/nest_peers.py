@@ -22,6 +22,7 @@ from tilesolve.contractions.statements.nest_suites import NestCase
 from tilesolve.machine.model import Machine
 
 if TYPE_CHECKING:
+    from tilesolve.model.starts import Start
     from tilesolve.nests.plan import NestPlan
     from tilesolve.nests.request import Fusion, NestMode, Route
 
@@ -40,13 +41,15 @@ def _solve(
     threads: int,
     mode: NestMode = "default",
     route: Route | None = None,
+    start: Start = "cold",
 ) -> NestPlan:
-    """Return a plan of ours, made anew."""
+    """Return a plan of ours, made anew: for caches that are written over before, as most are."""
     from tilesolve.nests.plan import NestPlan
     from tilesolve.nests.planning import solve_nest
     from tilesolve.nests.request import NestRequest
 
-    return NestPlan(solve_nest(NestRequest(nest.computation, machine, threads, mode, route)))
+    request = NestRequest(nest.computation, machine, threads, mode, route, start=start)
+    return NestPlan(solve_nest(request))
 
 
 def _run_plan(made: NestPlan, nest: NestCase, operands: Operands, out: Array) -> Made:
@@ -67,7 +70,7 @@ def _pipeline(
     from tilesolve.pipelines.plan import PipelinePlan
     from tilesolve.pipelines.solve import solve_pipeline
 
-    request = NestRequest(nest.computation, machine, threads, fusion=fusion)
+    request = NestRequest(nest.computation, machine, threads, fusion=fusion, start="cold")
     return _run_plan(PipelinePlan(solve_pipeline(request)), nest, operands, out)
 
 
@@ -105,7 +108,7 @@ def tilesolve_outs(
     nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
 ) -> Made:
     """Make ready the same; figures say what calls take with `out` over those without."""
-    made, params = _solve(nest, machine, threads), dict(nest.params)
+    made, params = _solve(nest, machine, threads, start="warm"), dict(nest.params)
     target: list[Array | None] = [out]
 
     def describe(timed: Timer) -> Figures:
@@ -119,7 +122,8 @@ def tilesolve_outs(
         target[0] = out
         without, *given = map(min, times)
         outs = tuple(seconds / without for seconds in given)
-        return Figures(predicted=made.seconds, how=made.how, outs=outs)
+        cold = made.predict("cold")
+        return Figures(predicted=made.seconds, how=made.how, predicted_cold=cold, outs=outs)
 
     return Made(lambda: made(*operands, out=target[0], **params), describe)
 
