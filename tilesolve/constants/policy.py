@@ -414,3 +414,6 @@ NETWORK_JOINED_NODES = 8
 
 NETWORK_KEPT_PROGRAMS = 4
 """Programs of one model that are kept: one for the shapes of each of the last calls."""
+
+NETWORK_TRIAL_RUNS = 7
+"""Runs of a depthwise layer by which the faster of two ways is told."""
