@@ -141,12 +141,11 @@ class NestRunner:
             params = self.signature.read_params(named)
             values = (compute_factor(one, params) for one in self._factors)
             numbers = [*params.values(), *values]
-        if len(self._makers) > 1:
-            outs = tuple(new() for new in self._makers) if out is None else out
-            if not isinstance(outs, tuple | list):
-                return None
-        else:
-            outs = (self._makers[0]() if out is None else out,)
+        outs: Any = tuple(new() for new in self._makers) if out is None else out
+        if out is not None and len(self._makers) == 1:
+            outs = (out,)
+        elif not isinstance(outs, tuple | list):
+            return None
         for recent in self._known:
             size = recent.needs_bytes
             memory = workspace(size).bytes if size else None

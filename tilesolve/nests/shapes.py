@@ -292,9 +292,10 @@ def _with_intra(
     across = _summed_vector(stage, sums) if lanes else None
     outputs = [x for x in inner if x not in sums]
     rows = [x for x in outputs if tiles[x] > 1 and not _coupled(stage, x, stage.summed)]
-    short = sums == [across] and extents[across] < NEST_SUMMED_VECTORS * lanes
-    if across is not None and short and rows and not _coupled(stage, across, stage.output):
-        across = None  # rows share what is loaded for a column
+    if across is not None and sums == [across] and rows:
+        short = extents[across] < NEST_SUMMED_VECTORS * lanes
+        if short and not _coupled(stage, across, stage.output):
+            across = None  # rows share what is loaded for a column
     if not lanes or not sums or (across is None and _coupled(stage, column, stage.summed)):
         return make_tree(request, [*inter, *(over(x) for x in inner), vector])
     if across is not None and _coupled(stage, across, stage.output):
