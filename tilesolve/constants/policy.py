@@ -299,8 +299,8 @@ PIPELINE_ROWS = (2, 4)
 """Rows of a stage that may be written out around each vector where stages run together."""
 
 PIPELINE_APART_GAIN = 1.25
-"""How many times what they cost one by one stages may cost together and run so: groups that gain are
-priced up to 1.13 times as dear, and those that lose 1.9 times and more."""
+"""How many times what they cost one by one stages may cost together and run so: groups that gain
+are priced up to 1.13 times as dear, and those that lose 1.9 times and more."""
 
 PIPELINE_LOAD_WEIGHTS = ((32 * 1024, 1), (256 * 1024, 10), (None, 25))
 """In the thesis's mode, what a load costs of what takes so many bytes; without a number, of what
