@@ -233,6 +233,10 @@ NEST_BLOCKS = 512
 NEST_BLOCK_KINDS = 16
 """Different blocks from which on a region is left to loops: each is planned and compiled."""
 
+NEST_LOOPS_GAIN = 1.05
+"""How many times as long as loops blocks of a region may be predicted to take, and compute it: what
+plans cost is measured."""
+
 NEST_OPERATIONS = {
     **{"true_divide": 12, "sqrt": 26, "hypot": 50},
     **{"exp": 40, "exp2": 35, "tanh": 50, "sigmoid": 60, "silu": 60, "gelu_tanh": 90, "gelu": 230},
