@@ -237,6 +237,10 @@ NEST_BLOCKS = 512
 NEST_BLOCK_KINDS = 16
 """Different blocks from which on a region is left to loops: each is planned and compiled."""
 
+NEST_LOOPS_GAIN = 1.05
+"""How many times as long as loops blocks of a region may be predicted to take, and compute it: what
+plans cost is measured."""
+
 NEST_OPERATIONS = {
     **{"true_divide": 12, "sqrt": 26, "hypot": 50},
     **{"exp": 40, "exp2": 35, "tanh": 50, "sigmoid": 60, "silu": 60, "gelu_tanh": 90, "gelu": 230},
@@ -310,8 +314,8 @@ PIPELINE_ROWS = (2, 4)
 """Rows of a stage that may be written out around each vector where stages run together."""
 
 PIPELINE_APART_GAIN = 1.25
-"""How many times what they cost one by one stages may cost together and run so: groups that gain are
-priced up to 1.13 times as dear, and those that lose 1.9 times and more."""
+"""How many times what they cost one by one stages may cost together and run so: groups that gain
+are priced up to 1.13 times as dear, and those that lose 1.9 times and more."""
 
 PIPELINE_LOAD_WEIGHTS = ((32 * 1024, 1), (256 * 1024, 10), (None, 25))
 """In the thesis's mode, what a load costs of what takes so many bytes; without a number, of what

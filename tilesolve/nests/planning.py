@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-from tilesolve.constants.policy import NEST_BLOCK_KINDS, NEST_CONTRACTION_FLOPS
+from tilesolve.constants.policy import (
+    NEST_BLOCK_KINDS,
+    NEST_CONTRACTION_FLOPS,
+    NEST_LOOPS_GAIN,
+)
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
 from tilesolve.nests.blocks import make_blocks
@@ -144,7 +148,7 @@ def _solve_region(
     if request.route != "contraction":
         if len(found.kinds) > NEST_BLOCK_KINDS:
             return
-        if found.score > sum(one.score for one in plan_loops(request)):
+        if found.score > NEST_LOOPS_GAIN * sum(one.score for one in plan_loops(request)):
             return
     yield found
 

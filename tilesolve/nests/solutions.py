@@ -15,8 +15,7 @@ from tilesolve.kernels.programs.program import Program
 from tilesolve.machine.model import Machine
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
-from tilesolve.model.score import score_price
-from tilesolve.model.starts import Start, start_arrays
+from tilesolve.model.starts import Start
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
 from tilesolve.nests.group_price import price_group
@@ -203,9 +202,7 @@ class ContractionSolution(_Statement):
     @property
     def score(self) -> float:
         """What it is compared by; waiting is left out, which prices of loops have none of."""
-        overlap, places = self.request.machine.costs.level_overlap, self.request.places
-        prices = (start_arrays(one.price, places, self.request.start) for one in self.plans)
-        return sum(score_price(one, overlap) for one in prices)
+        return sum(self.request.score(one.price) for one in self.plans)
 
 
 BlockPart = LoopSolution | ContractionSolution

@@ -1,0 +1,60 @@
+"""Where arrays lie at first: prices of who repeats a call, and of who does not."""
+
+import pytest
+
+from tilesolve.contractions.errors import PlanError
+from tilesolve.machine.model import Machine
+from tilesolve.model.score import score_price
+from tilesolve.model.starts import charge_sources, start_arrays
+from tilesolve.nests.plan import nest
+from tilesolve.nests.planning import plan_loops
+
+MACHINE = Machine.load("i7-6700k")
+TEXTS = ("o[i] = A[i] + 1", "s[j] = sum(B[i,j], i)", "h[v[i]] += 1", "o[i] = T[v[i]]")
+
+
+def price_of(text, extent):
+    """The price of a statement by loops, and what was asked for."""
+    sizes = {"i": extent, "j": 64, "T": (extent,), "h": (extent,)}
+    dtypes = {"A": "float32", "B": "float32", "T": "float32", "v": "int64"}
+    letters = {x: size for x, size in sizes.items() if x in text.replace("int", "")}
+    named = {x: kind for x, kind in dtypes.items() if f"{x}[" in text}
+    request = nest(text, letters, named, machine=MACHINE, cache=False).request
+    (solution,) = plan_loops(request)
+    return solution.cost, request
+
+
+@pytest.mark.parametrize("extent", [100, 3000, 10**5, 10**7])
+@pytest.mark.parametrize("text", TEXTS)
+def test_caches_that_hold_all_arrays_take_nothing_in(text, extent):
+    """Farther levels have nothing to do then; with more than they hold, all is as from memory."""
+    cost, request = price_of(text, extent)
+    places, overlap = request.places, MACHINE.costs.level_overlap
+    warm, touched = start_arrays(cost, places, "warm"), sum(cost.levels[-1].moved)
+    assert start_arrays(cost, places, "cold") is cost
+    for level, full, place in zip(warm.levels[1:], cost.levels[1:], places[1:], strict=True):
+        if touched <= place.capacity:
+            assert level.volume == level.seconds == 0
+        elif touched >= 1.25 * place.capacity:
+            assert level == full
+    charged = charge_sources(warm)
+    assert score_price(charged, overlap) <= score_price(warm, overlap) <= score_price(cost, overlap)
+
+
+@pytest.mark.parametrize("extent", [100, 10**5, 10**7])
+def test_positions_read_at_run_time_bring_lines_that_are_not_there(extent):
+    """A table that a cache holds comes once; of another one at most a line for each element."""
+    cost, request = price_of("o[i] = T[v[i]]", extent)
+    for level, place in zip(cost.levels[1:], request.places[1:], strict=True):
+        table = level.moved[1]
+        once = 4 * extent if 4 * extent <= place.capacity else 0
+        assert table == once or 4 * extent < table <= 64 * extent
+
+
+def test_starts_are_two():
+    """Plans say what they are predicted to take from either; others are refused."""
+    found = nest(TEXTS[0], 1000, "float32", machine=MACHINE, cache=False)
+    cold = nest(TEXTS[0], 1000, "float32", machine=MACHINE, start="cold", cache=False)
+    assert found.predict("cold") == cold.seconds > found.seconds == cold.predict("warm")
+    with pytest.raises(PlanError, match="start is one of warm, cold"):
+        nest(TEXTS[0], 1000, machine=MACHINE, start="hot")
