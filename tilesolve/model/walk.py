@@ -42,6 +42,10 @@ def choose(condition: Truth, yes: Q, no: Q) -> Q:
     >>> choose(True, "a", "b"), choose(np.array([True, False]), 1, 2).tolist()
     ('a', [1, 2])
     """
+    if condition is True:
+        return yes
+    if condition is False:
+        return no
     if isinstance(condition, np.ndarray):
         picked: Any = np.where(condition, yes, no)  # type: ignore[call-overload]
         return picked  # type: ignore[no-any-return]
