@@ -297,18 +297,19 @@ def _boxes_of(
     inner_first = {x: tuple(steps[x][::-1]) for x in extents}
     if not tree.cells and all(type(n) is int for sizes in inner_first.values() for n in sizes):
         tiles = tuple((x, inner_first[x], n) for x, n in extents.items())
-        return _kept_boxes(shell, tiles, tree.threads, tree.aligned)
+        return keep_boxes(shell, tiles, tree.threads, tree.aligned)
     letters = {x: _Letter(inner_first[x], n, tree.cells.get(x)) for x, n in extents.items()}
     return Boxes(shell, letters, tree.threads, aligned=tree.aligned)
 
 
 @lru_cache(maxsize=16)
-def _kept_boxes(
+def keep_boxes(
     shell: tuple[_Step, ...],
     tiles: tuple[tuple[str, tuple[int, ...], int], ...],
     threads: int,
     aligned: bool,
 ) -> Boxes:
+    """Return the boxes of loops whose steps are numbers, and keep them for other copies."""
     letters = {x: _Letter(sizes, extent, None) for x, sizes, extent in tiles}
     return Boxes(shell, letters, threads, aligned=aligned)
 
