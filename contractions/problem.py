@@ -91,6 +91,12 @@ class Problem:
     pairing: Pairing | None = None
     shapes: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     """The shapes of all arrays, the output's first: without the zeros around them."""
+    sizes: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    """The extent of each letter; read-only."""
+    itemsize: int = field(init=False, repr=False, compare=False)
+    """Bytes of one element."""
+    sum_itemsize: int = field(init=False, repr=False, compare=False)
+    """Bytes of one element as it is packed and summed."""
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -123,6 +129,10 @@ class Problem:
         padding = check_padding(self.spec, dict(self.extents), self.padding) if self.padding else ()
         object.__setattr__(self, "padding", padding)
         object.__setattr__(self, "constant", _check_constant(self.spec, self.constant))
+        object.__setattr__(self, "sizes", MappingProxyType(dict(self.extents)))
+        size = 2 if is_half(self.dtype) else np.dtype(self.dtype).itemsize
+        object.__setattr__(self, "itemsize", size)
+        object.__setattr__(self, "sum_itemsize", np.dtype(summed_dtype(self.dtype)).itemsize)
         object.__setattr__(self, "shapes", _find_shapes(self))
         object.__setattr__(self, "_hash", hash(self._given))
 
@@ -260,11 +270,6 @@ sizes are given for a, b
                 raise DtypeError(f"the operands have no common dtype: {names}") from error
         return cls.of(spec, sizes, dtype)
 
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """The extent of each letter, as a read-only mapping."""
-        return MappingProxyType(dict(self.extents))
-
     def shape(self, tensor: int) -> tuple[int, ...]:
         """Return the shape of a tensor's array: 0 is the output, 1 the first operand."""
         check_position(tensor, len(self.spec.tensors), "tensor", SizeError)
@@ -293,16 +298,6 @@ sizes are given for a, b
         multiply, add = (6, 2) if self.dtype.startswith("complex") else (1, 1)
         per_point = (len(self.spec.operands) - 1) * multiply + add
         return per_point * prod(extent for _, extent in self.extents)
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return 2 if is_half(self.dtype) else np.dtype(self.dtype).itemsize
-
-    @property
-    def sum_itemsize(self) -> int:
-        """Bytes of one element as it is packed and summed."""
-        return np.dtype(summed_dtype(self.dtype)).itemsize
 
     @property
     def bytes(self) -> tuple[int, ...]:

@@ -152,10 +152,14 @@ class Spec:
     output: Tensor
     operands: tuple[Tensor, ...]
     form: Form = field(default="tccg", compare=False)
+    letters: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The distinct letters: the output's first, then the operands' as they appear."""
 
     def __post_init__(self) -> None:
         check_kind(self.output, Tensor, "output", "a Tensor", SpecError)
         check_kinds(self.operands, Tensor, "operands", "tensors", SpecError)
+        letters = (letter for tensor in self.tensors for letter in tensor.letters)
+        object.__setattr__(self, "letters", _distinct(letters))
         if not isinstance(self.form, str) or self.form not in ("tccg", "einsum"):
             raise SpecError(f"the form is 'tccg' or 'einsum', not {self.form!r}")
         if not self.operands:
@@ -199,11 +203,6 @@ class Spec:
     def tensors(self) -> tuple[Tensor, ...]:
         """The output, then the operands."""
         return (self.output, *self.operands)
-
-    @property
-    def letters(self) -> tuple[str, ...]:
-        """The distinct letters: the output's first, then the operands' as they appear."""
-        return _distinct(letter for tensor in self.tensors for letter in tensor.letters)
 
     @property
     def names(self) -> tuple[str, ...]:

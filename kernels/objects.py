@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
+
+import llvmlite
 
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import TargetCpu
@@ -35,7 +36,7 @@ def object_path(folder: str, title: str, *parts: object) -> Path:
     >>> object_path("code", "a", 1).name != object_path("code", "a", 2).name
     True
     """
-    known = (LAYOUT, version("llvmlite"), TargetCpu.here(), *parts)
+    known = (LAYOUT, llvmlite.__version__, TargetCpu.here(), *parts)
     digest = hashlib.sha256(repr(known).encode()).hexdigest()[:24]
     return kept_folder(folder) / f"{title}-{digest}.o"
 

@@ -223,6 +223,7 @@ NUMBERS = {
         "kernels.runtime.contraction_call": "MAX_PLACES",
         "kernels.runtime.fast_call": "MAX_NUMBERS MAX_STACK_BYTES MAX_ROW",
         "kernels.runtime.guard_fields": "*",
+        "kernels.runtime.interior_fields": "*",
         "kernels.runtime.task_fields": "*",
         "kernels.runtime.task_list": "_TENSORS",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",

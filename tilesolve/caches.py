@@ -36,9 +36,10 @@ _COMPILED = tuple(
         "epilogues",
         "transposed_output",
         "transpose_walk",
+        "interior_steps",
     )
 )
-"""Modules of compiled functions that others call by their addresses."""
+"""Modules of compiled functions that others need."""
 
 
 @dataclass(frozen=True, slots=True)

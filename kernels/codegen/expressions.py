@@ -15,6 +15,7 @@ from tilesolve.kernels.codegen.python_source import Source
 from tilesolve.kernels.codegen.scalars import (
     INT,
     POINTER,
+    REALS,
     as_bit,
     as_value,
     compare,
@@ -171,14 +172,14 @@ class Expressions(ABC):
             if isinstance(at, int):
                 return base[at]
             base = self.unit.tabulate(base)
-        return self.builder.load(self.element(base, at), typ=INT)
+        return self.builder.load(self.element(base, at), typ=base.type.pointee)
 
     def element(self, base: ir.Value, at: Any) -> ir.Value:
         """Return a pointer to a number at another one."""
         builder = self.builder
-        if base.type != POINTER:
+        if base.type not in (POINTER, REALS):
             raise TypeError(f"{base.type} has no elements")
-        return builder.gep(base, [as_value(builder, at, INT)], source_etype=INT)
+        return builder.gep(base, [as_value(builder, at, INT)], source_etype=base.type.pointee)
 
     def _get_unaryop(self, node: ast.UnaryOp) -> Any:
         value, builder = self.value(node.operand), self.builder

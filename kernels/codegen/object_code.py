@@ -18,7 +18,7 @@ from tilesolve.constants.tuning import MAX_TILE_COLUMNS
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.kernels import dtypes
-from tilesolve.kernels.codegen import microkernel, pack
+from tilesolve.kernels.codegen import pack
 from tilesolve.kernels.codegen.pack import MicroPanel
 from tilesolve.kernels.codegen.shape import Shape
 from tilesolve.kernels.dtypes import halves
@@ -248,6 +248,8 @@ def assembly(
 def _parse_module(
     family: Family, shapes: Sequence[Shape] | None, cpu: TargetCpu | None
 ) -> tuple[Any, Any]:
+    from tilesolve.kernels.codegen import microkernel  # what runs made kernels needs none of it
+
     cpu = cpu or TargetCpu.here()
     module = ir.Module(name="tilesolve")
     module.triple = target(cpu).triple

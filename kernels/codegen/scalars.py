@@ -20,6 +20,7 @@ from tilesolve.kernels.ir.vectors import extreme
 INT = ir.IntType(64)
 REAL = ir.DoubleType()
 POINTER = INT.as_pointer()
+REALS = REAL.as_pointer()
 PAIR = ir.LiteralStructType([INT, INT])
 VOID = ir.VoidType()
 
@@ -68,12 +69,17 @@ def compare(builder: ir.IRBuilder, kind: type, first: Any, second: Any) -> Any:
 
 
 def operate(builder: ir.IRBuilder, kind: type, first: Any, second: Any) -> Any:
-    """Return the result of an operation on two integers."""
-    if kind not in _OPERATIONS:
-        raise TypeError(f"{kind.__name__} cannot be translated")
+    """Return the result of an operation on two integers, or on two doubles."""
     if not isinstance(first, ir.Value) and not isinstance(second, ir.Value):
-        return _KNOWN[kind](first, second)
-    return _OPERATIONS[kind](builder, as_value(builder, first, INT), as_value(builder, second, INT))
+        operations: dict[type, Callable[..., Any]] = _KNOWN
+        values: list[Any] = [first, second]
+    else:
+        kinds = [as_value(builder, value).type for value in (first, second)]
+        wanted, operations = (REAL, _OF_REALS) if REAL in kinds else (INT, _OPERATIONS)
+        values = [builder, *(as_value(builder, value, wanted) for value in (first, second))]
+    if kind not in operations:
+        raise TypeError(f"{kind.__name__} cannot be translated")
+    return operations[kind](*values)
 
 
 def smaller(builder: ir.IRBuilder, first: Any, second: Any, *, largest: bool = False) -> Any:
@@ -105,6 +111,7 @@ _KNOWN: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
     ast.BitAnd: operator.and_,
@@ -123,4 +130,11 @@ _OPERATIONS: dict[type, Callable[..., ir.Value]] = {
     ast.BitOr: ir.IRBuilder.or_,
     ast.LShift: ir.IRBuilder.shl,
     ast.RShift: ir.IRBuilder.ashr,
+}
+
+_OF_REALS: dict[type, Callable[..., ir.Value]] = {
+    ast.Add: ir.IRBuilder.fadd,
+    ast.Sub: ir.IRBuilder.fsub,
+    ast.Mult: ir.IRBuilder.fmul,
+    ast.Div: ir.IRBuilder.fdiv,
 }

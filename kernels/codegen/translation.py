@@ -1,7 +1,7 @@
-"""Translation of Python functions of integers into LLVM IR.
+"""Translation of Python functions of numbers into LLVM IR.
 
-What runs inside a call is written as Python functions of integers, doubles, pointers to integers
-and tuples of these. Names for numbers outside are constants, as is all that is known before:
+What runs inside a call is written as Python functions of integers, doubles, pointers to these and
+tuples of these. Names for numbers outside are constants, as is all that is known before:
 a branch that this rules out is not translated. Other integers have 64 bits; their arithmetic is
 Python's, but wraps around, and dividing by zero gives zero. A variable has one type. See
 docs/decisions/055.
@@ -97,10 +97,11 @@ class Body(Expressions):
             return
         if isinstance(node.target, ast.Attribute):
             raise TypeError(f"{ast.unparse(node.target)!r} cannot be given a value")
-        where = self.element(self.value(node.target.value), self.value(node.target.slice))
-        before = self.builder.load(where, typ=INT)
+        base, at = self.value(node.target.value), self.value(node.target.slice)
+        where, kind = self.element(base, at), base.type.pointee
+        before = self.builder.load(where, typ=kind)
         after = operate(self.builder, type(node.op), before, self.value(node.value))
-        self.builder.store(as_value(self.builder, after, INT), where)
+        self.builder.store(as_value(self.builder, after, kind), where)
 
     def _assign(self, target: ast.expr, value: Any) -> None:
         """Give a name, an element, or a tuple of these a value."""
@@ -108,8 +109,9 @@ class Body(Expressions):
             values = self.variables.values
             values[target.id] = self.keep(value, values.get(target.id))
         elif isinstance(target, ast.Subscript):
-            where = self.element(self.value(target.value), self.value(target.slice))
-            self.builder.store(as_value(self.builder, value, INT), where)
+            base, at = self.value(target.value), self.value(target.slice)
+            where = self.element(base, at)
+            self.builder.store(as_value(self.builder, value, base.type.pointee), where)
         elif isinstance(target, ast.Tuple):
             for one, part in zip(target.elts, value, strict=True):
                 self._assign(one, part)

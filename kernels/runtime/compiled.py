@@ -19,7 +19,6 @@ from tilesolve.kernels.codegen.object_code import TargetCpu
 from tilesolve.kernels.codegen.python_entry import Definition, emit_entry
 from tilesolve.kernels.codegen.python_source import Source
 from tilesolve.kernels.codegen.scalars import INT, PAIR, POINTER, REAL, VOID
-from tilesolve.kernels.codegen.translation import translate
 from tilesolve.kernels.garbage import pause_collection
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import BIT
@@ -192,6 +191,8 @@ def load_functions(module: str) -> LoadedCode:
 
 def build_functions(module: str) -> bytes:
     """Return an object file of a module's functions."""
+    from tilesolve.kernels.codegen.translation import translate  # most processes have it on disk
+
     unit = ir.Module(name=module)
     with pause_collection():
         for function in translate(unit, _functions[module]):

@@ -17,6 +17,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.machine.level import Level
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.model.access import accesses_of
+from tilesolve.model.chain import keep_boxes
 from tilesolve.model.nest import Nest, tile_counts
 from tilesolve.model.price import compute_price
 from tilesolve.studies.misses import RULES
@@ -353,3 +354,21 @@ class TestSmallest:
         assert cost.calls == 1
         for level in cost.levels:
             assert level.moved == (problem.itemsize,) * len(problem.spec.tensors)
+
+
+@given(st.data(), st.sampled_from(["mn-mk-kn", "abcd-aebf-dfce", "ab-cad-dcb"]))
+@settings(max_examples=30)
+def test_prices_do_not_depend_on_what_was_priced_before(data, text):
+    """Nests that differ in their copies share the boxes between their loops."""
+    problem = Problem.of(text, 24)
+    sides = st.sampled_from([1, 2, 4, 6, 12, 24])
+    call = {i: data.draw(sides) for i in problem.sizes}
+    tile = {i: max(side, data.draw(sides)) for i, side in call.items()}
+    order = "".join(data.draw(st.permutations(problem.spec.letters)))
+    bands = [("register", order, call), ("L1", order, tile), ("memory", order, problem.sizes)]
+    machine = make_machine((2**12, 2**15))
+    nests = [Nest.of(problem, bands, packed=one) for one in product((None, "L1"), repeat=2)]
+    together = [compute_price(problem, nest, machine) for nest in nests]
+    for nest, price in zip(nests, together, strict=True):
+        keep_boxes.cache_clear()
+        assert compute_price(problem, nest, machine) == price

@@ -275,8 +275,8 @@ class Access:
             side, begins = box[letter], pitch if grid is None else pitch * grid[letter]
             corner = divisor(corner, choose(contiguous, begins, pitch))
             run = run * choose(contiguous, side, 1)
-            contiguous = contiguous & (side >= extent)
-            contiguous = contiguous if isinstance(contiguous, np.ndarray) else bool(contiguous)
+            whole = side >= extent
+            contiguous = whole if contiguous is True else contiguous & whole
         parts = (line - corner) * (1 - contiguous)
         touched = _least(run + parts, run * (line / self.element))
         return _least(elements / run * touched, self.whole)

@@ -7,7 +7,7 @@ the very code that prices one, and that writes the terms of a program.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd, prod
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +23,7 @@ from tilesolve.solver.signomials import Signomial
 
 
 class Chain:
-    """The loops of a tree that run, innermost first, and the boxes between them."""
+    """The loops of a tree that run, innermost first, the boxes between them, and copies."""
 
     def __init__(
         self,
@@ -46,15 +46,6 @@ class Chain:
         self.tree = tree
         self.width = 1.0
         """How many times as wide the output is while it is summed."""
-        self.loops: list[tuple[str, Size]] = []
-        """Letter and trips of each."""
-        self.runs: list[Truth] = []
-        self.call = 0
-        """Loops of one call, which touches all it touches at once."""
-        self.sides = 0
-        """Those of them that lanes and written-out code go over."""
-        self.held = 0
-        """Loops over which registers hold the output."""
         self.buffers: dict[int, tuple[int, Buffer]] = {}
         """For each access with a copy the number of loops that use one filling, and the copy."""
         own, inside = _descend(tree.body if nodes is None else nodes)
@@ -65,28 +56,16 @@ class Chain:
         self.children: tuple[Chain, ...] = ()
         """Chains of the works that the innermost loop runs one after another."""
         self.accesses: tuple[Access | Shared, ...] = self._find_accesses(inside, steps, rings)
-        extents = dict(pair for one in tree.works for pair in one.extents)
-        letters = {x: _Letter(steps[x][::-1], n, tree.cells.get(x)) for x, n in extents.items()}
-        self._largest: list[dict[str, Size]] = [{x: one.side(0) for x, one in letters.items()}]
-        self._mean = [{x: one.mean(0) for x, one in letters.items()}]
-        self._letters = letters
-        self._places: list[int] = []
-        self.tiles: dict[str, int] = {}
-        """For each level with a tile of its own the number of loops within that."""
-        self.calls: Size = 1.0
+        self.boxes = _boxes_of(tree, own, steps)
+        """The loops that run, and the boxes between them."""
+        self.loops, self.runs, self.tiles = self.boxes.loops, self.boxes.runs, self.boxes.tiles
+        self.call, self.sides, self.held = self.boxes.call, self.boxes.sides, self.boxes.held
+        self.calls = self.boxes.calls
+        loops = 0
         for node in reversed(own):
-            if isinstance(node, Loop):
-                self._add(node, letters[node.letter])
-            elif isinstance(node, Call):
-                self.call = len(self.loops)
-                self.calls = prod(one.counts[one.place] for one in letters.values())
-            elif node.layout == "registers":
-                self.held = len(self.loops)
-            else:
-                self.buffers[node.access] = len(self.loops), node
-        self._known: dict[tuple[int, int, bool], list[Size]] = {}
-        self._latest: dict[tuple[int, int], list[Position]] = {}
-        self._last: dict[tuple[str, ...], list[Position]] = {}
+            loops += isinstance(node, Loop)
+            if isinstance(node, Buffer) and node.layout != "registers":
+                self.buffers[node.access] = self.boxes.counts[loops], node
 
     def _find_accesses(
         self,
@@ -127,28 +106,125 @@ class Chain:
             united.append(Shared(tuple(several), letters, rings.get(array)))
         return tuple(united)
 
-    def _add(self, loop: Loop, letter: _Letter) -> None:
+    def footprints(
+        self, access: Access | Shared, line: int, *, largest: bool = False
+    ) -> list[Size]:
+        """Return what an access touches at the point and after each loop, see `Boxes`."""
+        return self.boxes.footprints(access, line, largest=largest)
+
+    def largest_box(self, at: int) -> Box:
+        """Return the largest sides of what so many loops touch: they decide what fits."""
+        return self.boxes.largest[at]
+
+    def mean_box(self, at: int) -> Box:
+        """Return the mean sides of what so many loops touch: they decide how much moves."""
+        return self.boxes.mean[at]
+
+    def last(self, letters: Sequence[str]) -> list[Position]:
+        """Return for each number of loops the last one of some letters that runs."""
+        return self.boxes.last(tuple(letters))
+
+    def latest(self, number: int, line: int = 1) -> list[Position]:
+        """Return for each number of loops the last of them that runs and moves an access."""
+        return self.boxes.latest(self.accesses[number], line)
+
+    def copied(self, number: int) -> Size:
+        """Return the elements that are copied of an access over all fillings of its copy.
+
+        A copy is made whole, with all that it shares with the tile before it, whenever a loop
+        outside has moved to another one (Eqs 11-14). One of windows has what strides leave out.
+        """
+        inside, buffer = self.buffers[number]
+        holds = buffer.holds
+        if buffer.layout == "windows":
+            source = self.accesses[number]
+            assert isinstance(source, Access)  # works that share arrays copy none
+            amount = source.reached(self.boxes.mean[inside]) / source.element
+        else:
+            amount = self.footprints(holds, 1)[inside] / holds.element
+        moved: Truth = False
+        for (letter, trips), runs in zip(self.loops[inside:], self.runs[inside:], strict=True):
+            if letter in holds.letters:
+                moved = moved | runs
+            amount = choose(moved, amount * trips, amount)
+        return amount
+
+
+_Step = tuple[str, Size, str, str] | bool
+"""Letter, step, kind and level of a loop; or of what loops are in whether it is a call."""
+
+
+class Boxes:
+    """Loops that run, innermost first, and the boxes between them: all but copies.
+
+    Parameters
+    ----------
+    steps
+        The loops, what holds the output in registers, and calls, innermost first.
+    letters
+        The tiles of each letter.
+    threads, aligned
+        As trees have them.
+    """
+
+    def __init__(
+        self, steps: Sequence[_Step], letters: Mapping[str, _Letter], threads: int, *, aligned: bool
+    ) -> None:
+        self.loops: list[tuple[str, Size]] = []
+        """Letter and trips of each."""
+        self.runs: list[Truth] = []
+        self.counts = [0]
+        """How many loops run of the innermost ones, for each number of these."""
+        self.call = 0
+        """Loops of one call, which touches all it touches at once."""
+        self.sides = 0
+        """Those of them that lanes and written-out code go over."""
+        self.held = 0
+        """Loops over which registers hold the output."""
+        self.tiles: dict[str, int] = {}
+        """For each level with a tile of its own the number of loops within that."""
+        self.calls: Size = 1.0
+        self.largest: list[dict[str, Size]] = [{x: one.side(0) for x, one in letters.items()}]
+        self.mean = [{x: one.mean(0) for x, one in letters.items()}]
+        self._letters, self._threads, self._aligned = letters, threads, aligned
+        self._places: list[int] = []
+        for step in steps:
+            if not isinstance(step, bool):
+                self._add(*step)
+            elif step:
+                self.call = len(self.loops)
+                self.calls = prod(one.counts[one.place] for one in letters.values())
+            else:
+                self.held = len(self.loops)
+        self._known: dict[tuple[int, int, bool], tuple[Access | Shared, list[Size]]] = {}
+        self._latest: dict[tuple[int, int], tuple[Access | Shared, list[Position]]] = {}
+        self._last: dict[tuple[str, ...], list[Position]] = {}
+
+    def _add(self, name: str, step: Size, kind: str, fills: str) -> None:
         """Take in one more loop, around those before; one that never runs is none."""
-        trips, share = letter.enter(loop.kind == "threads", self.tree.threads)
+        del step  # the letter knows it
+        letter = self._letters[name]
+        trips, share = letter.enter(kind == "threads", self._threads)
         runs = collapse(_exceeds_one(trips))
         if runs is not False:
-            self.loops.append((loop.letter, trips))
+            self.loops.append((name, trips))
             self.runs.append(runs)
             self._places.append(letter.place)
-            self._grow(loop.letter, letter, share)
-            self.sides += loop.kind in ("vector", "unrolled")
-        if loop.fills:
-            self.tiles[loop.fills] = len(self.loops)
+            self._grow(name, letter, share)
+            self.sides += kind in ("vector", "unrolled")
+        if fills:
+            self.tiles[fills] = len(self.loops)
+        self.counts.append(len(self.loops))
 
     def _grow(self, name: str, letter: _Letter, share: float) -> None:
         """Add the boxes of one more loop, of which a thread has a share."""
-        at, largest, mean = letter.place, self._largest[-1], self._mean[-1]
+        at, largest, mean = letter.place, self.largest[-1], self.mean[-1]
         side, usual = letter.side(at), letter.mean(at)
         if share != 1:
             self.calls, side, usual = self.calls * share, side * share, usual * share
         # Of many nests those in which the loop does not run have no such loop.
-        self._largest.append({**largest, name: choose(self.runs[-1], side, largest[name])})
-        self._mean.append({**mean, name: usual})
+        self.largest.append({**largest, name: choose(self.runs[-1], side, largest[name])})
+        self.mean.append({**mean, name: usual})
 
     @cached_property
     def _grids(self) -> list[Box]:
@@ -170,72 +246,76 @@ class Chain:
         """
         key = (id(access), line, largest)
         if key not in self._known:
-            boxes = self._largest if largest else self._mean
-            in_lines = self.tree.aligned and line > 1
+            boxes = self.largest if largest else self.mean
+            in_lines = self._aligned and line > 1
             grids = self._grids if in_lines else [None] * len(boxes)
             found = [access.touched(boxes[0], line, grids[0])]
             for (letter, _), box, grid in zip(self.loops, boxes[1:], grids[1:], strict=True):
                 moved = letter in access.letters
                 found.append(access.touched(box, line, grid) if moved else found[-1])
-            self._known[key] = found
-        return self._known[key]
+            self._known[key] = access, found  # kept as long as its number stands for it
+        return self._known[key][1]
 
-    def largest_box(self, at: int) -> Box:
-        """Return the largest sides of what so many loops touch: they decide what fits."""
-        return self._largest[at]
-
-    def mean_box(self, at: int) -> Box:
-        """Return the mean sides of what so many loops touch: they decide how much moves."""
-        return self._mean[at]
-
-    def copied(self, number: int) -> Size:
-        """Return the elements that are copied of an access over all fillings of its copy.
-
-        A copy is made whole, with all that it shares with the tile before it, whenever a loop
-        outside has moved to another one (Eqs 11-14). One of windows has what strides leave out.
-        """
-        inside, buffer = self.buffers[number]
-        holds = buffer.holds
-        if buffer.layout == "windows":
-            source = self.accesses[number]
-            assert isinstance(source, Access)  # works that share arrays copy none
-            amount = source.reached(self._mean[inside]) / source.element
-        else:
-            amount = self.footprints(holds, 1)[inside] / holds.element
-        moved: Truth = False
-        for (letter, trips), runs in zip(self.loops[inside:], self.runs[inside:], strict=True):
-            if letter in holds.letters:
-                moved = moved | runs
-            amount = choose(moved, amount * trips, amount)
-        return amount
-
-    def last(self, letters: Sequence[str]) -> list[Position]:
+    def last(self, letters: tuple[str, ...]) -> list[Position]:
         """Return for each number of loops the last one of some letters that runs."""
-        key = tuple(letters)
-        if key not in self._last:
-            self._last[key] = find_last(self.runs, [letter in key for letter, _ in self.loops])
-        return self._last[key]
+        if letters not in self._last:
+            counted = [letter in letters for letter, _ in self.loops]
+            self._last[letters] = find_last(self.runs, counted)
+        return self._last[letters]
 
-    def latest(self, number: int, line: int = 1) -> list[Position]:
+    def latest(self, access: Access | Shared, line: int) -> list[Position]:
         """Return for each number of loops the last of them that runs and moves an access.
 
         Where arrays may begin anywhere, a loop whose steps are no longer than half a line goes on
         within lines: it moves nothing that is counted in whole ones.
         """
-        key = (number, line)
+        if self._aligned or line <= access.element:
+            return self.last(access.letters)
+        key = (id(access), line)
         if key not in self._latest:
-            access = self.accesses[number]
-            if self.tree.aligned or line <= access.element:
-                return self.last(access.letters)
             counted = [letter in access.letters for letter, _ in self.loops]
             moves = list(self.runs)
             for at, (letter, _) in enumerate(self.loops):
                 if letter in access.contiguous:
-                    step = access.stride(letter) * self._largest[at][letter]
+                    step = access.stride(letter) * self.largest[at][letter]
                     moves[at] = moves[at] & collapse(2 * step > line)
-            found = find_last(moves, counted)
-            self._latest[key] = found
-        return self._latest[key]
+            self._latest[key] = access, find_last(moves, counted)
+        return self._latest[key][1]
+
+
+def _boxes_of(
+    tree: LoopTree, own: Sequence[Loop | Buffer | Call], steps: Mapping[str, Sequence[Size]]
+) -> Boxes:
+    """Return the boxes of some loops within one another; those of numbers alone are kept.
+
+    So nests that differ in their copies share them.
+    """
+    shell = tuple(
+        (node.letter, node.step, node.kind, node.fills)
+        if isinstance(node, Loop)
+        else isinstance(node, Call)
+        for node in reversed(own)
+        if not isinstance(node, Buffer) or node.layout == "registers"
+    )
+    extents = dict(pair for one in tree.works for pair in one.extents)
+    inner_first = {x: tuple(steps[x][::-1]) for x in extents}
+    if not tree.cells and all(type(n) is int for sizes in inner_first.values() for n in sizes):
+        tiles = tuple((x, inner_first[x], n) for x, n in extents.items())
+        return keep_boxes(shell, tiles, tree.threads, tree.aligned)
+    letters = {x: _Letter(inner_first[x], n, tree.cells.get(x)) for x, n in extents.items()}
+    return Boxes(shell, letters, tree.threads, aligned=tree.aligned)
+
+
+@lru_cache(maxsize=16)
+def keep_boxes(
+    shell: tuple[_Step, ...],
+    tiles: tuple[tuple[str, tuple[int, ...], int], ...],
+    threads: int,
+    aligned: bool,
+) -> Boxes:
+    """Return the boxes of loops whose steps are numbers, and keep them for other copies."""
+    letters = {x: _Letter(sizes, extent, None) for x, sizes, extent in tiles}
+    return Boxes(shell, letters, threads, aligned=aligned)
 
 
 def _descend(nodes: tuple[Node, ...]) -> tuple[list[Loop | Buffer | Call], tuple[Node, ...]]:

@@ -83,22 +83,21 @@ def run_of(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> Any:  
     >>> [int(run_of(problem, t, {"m": 8, "n": 16, "k": 64})) for t in problem.spec.tensors]
     [128, 4096, 128]
     """
-    run, _ = _run_and_step(problem, tensor, sides)
-    return run
+    return _run(problem, tensor, sides, sides)
 
 
-def _run_and_step(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the bytes of a run, and those from its first letter that is cut to the next row."""
+def _run(
+    problem: Problem, tensor: Tensor, sides: Mapping[str, Any], grown: Mapping[str, Any]
+) -> Any:  # noqa: ANN401 - number or array
+    """Return the bytes of a run up to its first letter that is cut, whose letters have grown."""
     run: Any = float(problem.itemsize)
-    step: Any = run
     whole: Any = True
     for letter in _trailing_letters(tensor, sides):
-        side = sides[letter]
-        many = isinstance(side, np.ndarray)
-        run = run * choose(whole, np.maximum(1, side) if many else max(1, side), 1)
-        step = step * choose(whole, max(1, problem.sizes[letter]), 1)
-        whole = whole & (side >= problem.sizes[letter])
-    return run, step
+        size = grown[letter]
+        size = np.maximum(1, size) if isinstance(size, np.ndarray) else max(1, size)
+        run = run * choose(whole, size, 1)
+        whole = whole & (sides[letter] >= problem.sizes[letter])
+    return run
 
 
 def share_amid_lines(problem: Problem, sides: Mapping[str, Any], line: int) -> Any:  # noqa: ANN401
@@ -117,7 +116,10 @@ def share_amid_lines(problem: Problem, sides: Mapping[str, Any], line: int) -> A
     """
     if not problem.aligned_output:
         return 1.0
-    run, step = _run_and_step(problem, problem.spec.output, sides)
+    # Bytes of a run, and those from its first letter that is cut to the next row.
+    run, step = (
+        _run(problem, problem.spec.output, sides, grown) for grown in (sides, problem.sizes)
+    )
     parts = (np.asarray(size % line, np.int64) for size in (np.minimum(run, step), step))
     return 1 - np.gcd(line, np.gcd(*parts)) / line
 

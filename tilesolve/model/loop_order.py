@@ -74,7 +74,8 @@ def order_loops(
         free = [letter for letter in letters if inner[letter] < outer[letter]]
         found += [letter for letter in letters if letter not in free]
         # Tensors without these letters stay where they are, whichever of them goes on.
-        moved = [steps if steps.keys() & set(letters) else {} for steps in tensors]
+        several, own = len(free) > 1, {*letters}
+        moved = [steps if several and not own.isdisjoint(steps) else {} for steps in tensors]
         while len(free) > 1:
             held = sum(pages_of(steps, box) for steps in tensors) <= tlb_pages
             weight = 0 if held else RUN_PAGE_VISITS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 
 from tilesolve.contractions.epilogue import Epilogue
@@ -118,6 +119,7 @@ class Price:
         return next(level for level in self.levels if level.level == name)
 
 
+@lru_cache(maxsize=16)
 def list_levels(machine: Machine, threads: int = 1) -> tuple[LevelView, ...]:
     """Return the register file and the caches as one of several busy cores sees them.
 

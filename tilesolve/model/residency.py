@@ -282,7 +282,7 @@ def level_of(chain: Chain, t: int, places: Sequence[LevelView]) -> int:
     _, buffer = chain.buffers[t]
     if not is_filled(buffer):
         return len(places)
-    return next(n for n, place in enumerate(places) if place.name == buffer.level)
+    return [place.name for place in places].index(buffer.level)
 
 
 def is_filled(buffer: Buffer) -> bool:

@@ -42,15 +42,14 @@ def choose(condition: Truth, yes: Q, no: Q) -> Q:
     >>> choose(True, "a", "b"), choose(np.array([True, False]), 1, 2).tolist()
     ('a', [1, 2])
     """
+    if condition is True:
+        return yes
+    if condition is False:
+        return no
     if isinstance(condition, np.ndarray):
         picked: Any = np.where(condition, yes, no)  # type: ignore[call-overload]
         return picked  # type: ignore[no-any-return]
     return yes if condition else no
-
-
-def _times(moved: Q, trips: Q) -> Q:
-    grown: Q = moved * trips  # type: ignore[operator]
-    return grown
 
 
 def blend(share: Truth | float, yes: Q, no: Q) -> Q:
@@ -123,24 +122,28 @@ def walk_loops(
     >>> walk_loops(spec.tensors, [("k", 50.0), ("m", 10.0)], sizes, lambda inner, _: inner < 1)
     [10.0, 500.0, 500.0]
     """
-    moved = [sizes[0] for sizes in footprints] if start is None else list(start)
+    moved: list[Any] = [sizes[0] for sizes in footprints] if start is None else list(start)
     running = [True] * len(loops) if runs is None else runs
 
     def find(letters: Sequence[str]) -> Sequence[Position]:
         return find_last(running, [letter in letters for letter, _ in loops])
 
     found = last or find
-    inside, own = found([letter for letter, _ in loops]), [found(one.letters) for one in accesses]
+    inside = found([letter for letter, _ in loops])
+    rows = [
+        (t, one.letters, sizes, found(one.letters))
+        for t, (one, sizes) in enumerate(zip(accesses, footprints, strict=True))
+    ]
     for position, ((letter, trips), run) in enumerate(zip(loops, running, strict=True)):
         whole: Truth | float | None = None
-        for t, (access, sizes) in enumerate(zip(accesses, footprints, strict=True)):
-            if letter not in access.letters:
+        for t, letters, sizes, own in rows:
+            if letter not in letters:
                 # What a tensor's outermost inner loop touches comes between two of its uses.
-                stay = stays(own[t][position], position)
+                stay = stays(own[position], position)
                 if stay is False:
-                    moved[t] = _times(moved[t], trips)
+                    moved[t] = moved[t] * trips
                 elif stay is not True:
-                    moved[t] = blend(stay, moved[t], _times(moved[t], trips))
+                    moved[t] = blend(stay, moved[t], moved[t] * trips)
                 continue
             # While everything so far is still there, only what is new to the grown box
             # comes in: for a plain subscript the trip count, for an affine one less.
@@ -150,6 +153,8 @@ def walk_loops(
                     whole = whole & run
             if whole is True:
                 moved[t] = sizes[position + 1]
+            elif whole is False:
+                moved[t] = moved[t] * trips
             else:
-                moved[t] = blend(whole, sizes[position + 1], _times(moved[t], trips))
+                moved[t] = blend(whole, sizes[position + 1], moved[t] * trips)
     return moved

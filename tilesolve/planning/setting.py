@@ -127,4 +127,4 @@ class Setting:
             least = max(least, dict(self.runs).get(index, 1))
         if level == self.levels and self.lines:
             least = max(least, dict(self.lines).get(index, 1))
-        return min(least, dict(fused.problem.extents)[index])
+        return min(least, fused.problem.sizes[index])

@@ -1,9 +1,10 @@
-"""A primal-dual interior point for programs of signomials, with nothing to load and to compile.
+"""A primal-dual interior point for programs of signomials.
 
 In logarithms of sizes limits of posynomials are convex, and so are times that are bounded by a
 variable one. What signomials take off is added to what bounds them. Each step is Newton's on the
 equations of optimality with a share of the present gap in the place of zero, solved for the
-variables alone; what is concave is left out of it where it would lead to no minimum.
+variables alone; what is concave is left out of it where it would lead to no minimum. Steps are
+compiled code, see `interior_steps`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from tilesolve.constants.policy import (
     INTERIOR_STEPS,
     INTERIOR_WHOLE_STEP,
 )
+from tilesolve.kernels.runtime import interior_fields as fields
+from tilesolve.kernels.runtime import interior_steps
+from tilesolve.packing.sizes import WORD_BYTES
 from tilesolve.solver.duality import bound_at
 from tilesolve.solver.posynomial import Posynomials
 from tilesolve.solver.shape import Shape, Vector
@@ -94,30 +98,6 @@ def find_least(
     return None if shape is None else _Newton(shape, start or {}).run(limit)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Look:
-    """What a program is like at a point.
-
-    Parameters
-    ----------
-    objective, gradient
-        Of what is minimised.
-    limits, slopes
-        What may not exceed 0, and its gradients: sums, pairs, lower bounds, upper bounds.
-    hessian
-        Of the objective and of the limits, each times its multiplier, as far as it is convex.
-    concave
-        The rest of it; None for none.
-    """
-
-    objective: float
-    gradient: Vector
-    limits: Vector
-    slopes: Vector
-    hessian: Vector
-    concave: Vector | None
-
-
 class _Newton:
     """The iterates: logarithms of sizes and the longest time, slacks, and multipliers."""
 
@@ -130,117 +110,89 @@ class _Newton:
         # Bounds are kept strictly from the beginning on; limits need not be.
         inside = INTERIOR_INSIDE * (shape.high - shape.low)
         self.x = np.clip(given, shape.low + inside, shape.high - inside)
-        self.powers, low, high = shape.powers, shape.low, shape.high
+        low, high = shape.low, shape.high
         if self.timed:
-            longest = (self._sums()[0] - shape.saved)[shape.opens].max()
+            longest = (shape.sums_at(shape.powers, self.x)[0] - shape.saved)[shape.opens].max()
             self.x = np.append(self.x, 2 * max(longest, INTERIOR_INSIDE))
-            self.powers = np.column_stack([shape.powers, np.zeros(len(shape.powers))])
-            self.less_powers = np.column_stack([shape.less_powers, 0.0 * shape.less_logs])
             low, high = np.append(low, 0.0), np.append(high, INTERIOR_ENDLESS)
-        self.opens = shape.opens * 1.0
-        self.room = np.where(shape.opens, 0.0, shape.bounds) + shape.saved
-        """What bounds each sum, beside the time where that is what is minimised."""
         self.rows = np.flatnonzero(~shape.opens | self.timed)
-        each, count = np.eye(len(self.x)), len(shape.pairs)
+        each = np.eye(len(self.x))
         pairs = shape.pairs @ each[: len(shape.names)]
-        self.lines = np.vstack([pairs, -each, each])
-        self.ends = np.concatenate([np.zeros(count), -low, high])
-        count += len(self.rows)
-        self.duals = np.zeros(len(self.rows) + len(self.lines))
-        self.slacks = -self._look().limits
-        self.slacks[:count] = np.maximum(self.slacks[:count], INTERIOR_SLACK)
-        self.duals = 1 / self.slacks
+        ends = np.concatenate([np.zeros(len(pairs)), -low, high])
+        count, free = len(self.rows) + len(ends), len(self.rows) + len(pairs)
+        self.slacks, self.duals, limits = np.zeros(count), np.zeros(count), np.zeros(count)
+        self.totals, self.slopes = np.zeros(len(shape.begins)), np.zeros((count, len(self.x)))
+        self.slopes[len(self.rows) :] = np.vstack([pairs, -each, each])
+        self.arrays = {
+            fields.X: self.x,
+            fields.SLACKS: self.slacks,
+            fields.DUALS: self.duals,
+            fields.TOTALS: self.totals,
+            fields.LIMITS: limits,
+            fields.LIMIT_SLOPES: self.slopes,
+            fields.ROW_SUMS: self.rows,
+            fields.ENDS: ends,
+        }
+        self._describe()
+        interior_steps.look(self.fields.ctypes.data)
+        self.slacks[:] = -limits
+        self.slacks[:free] = np.maximum(self.slacks[:free], INTERIOR_SLACK)
+        self.duals[:] = 1 / self.slacks
+
+    def _describe(self) -> None:
+        """Write the fields of the program, and those of what is worked out."""
+        shape, n = self.shape, len(self.x)
+        sums, terms, less = len(shape.begins), len(shape.logs), len(shape.less_logs)
+        time = np.zeros((terms + less, n - len(shape.names)))
+        powers = np.hstack([np.vstack([shape.powers, shape.less_powers]), time])
+        scale = (shape.weight or 0.0) / shape.opens.sum()
+        options = INTERIOR_GAP, INTERIOR_LEAST_GAP, INTERIOR_RESIDUAL, INTERIOR_REACH
+        self.arrays |= {
+            fields.POWERS: powers,
+            fields.LOGS: shape.logs,
+            fields.SUM_OF: shape.sums,
+            fields.OPENS: shape.opens * 1.0,
+            fields.BOUNDS: np.where(shape.opens, 0.0, shape.bounds) + shape.saved,
+            fields.LESS_POWERS: powers[terms:],
+            fields.LESS_LOGS: shape.less_logs,
+            fields.LESS_OF: shape.less.argmax(axis=0),
+            fields.OPTIONS: np.array([*options, INTERIOR_WHOLE_STEP, *INTERIOR_SHARES, scale]),
+            fields.SHARE: np.array(INTERIOR_SHARES[:1]),
+        }
+        counts = n, terms, sums, len(self.rows), len(self.slacks) - len(self.rows), less
+        self.fields = np.zeros(fields.SIZE, np.int64)
+        self.fields[: fields.STEP] = *counts, self.timed
+        for field, array in self.arrays.items():
+            self.fields[field] = array.ctypes.data
+        each = {fields.SHARES: terms, fields.GRADIENT: n, fields.MOVE: n, fields.PARTS: less}
+        each |= dict.fromkeys((fields.SLOPES, fields.FALLS), sums * n)
+        each |= dict.fromkeys((fields.ROOM, fields.WEIGHTS, fields.EXTRA), sums)
+        each |= dict.fromkeys((fields.HESSIAN, fields.CONCAVE, fields.MATRIX), n * n)
+        each |= dict.fromkeys(
+            (fields.SLACK_MOVES, fields.DUAL_MOVES, fields.MISSED), len(self.slacks)
+        )
+        self.work = np.zeros(sum(each.values()))
+        ends = self.work.ctypes.data + WORD_BYTES * np.cumsum([0, *each.values()])
+        self.fields[list(each)] = ends[:-1]
 
     def run(self, limit: float | None) -> Optimum | None:
         """Make steps until the equations hold; None if they do not in the end."""
-        most = inf if limit is None else limit
-        share = INTERIOR_SHARES[0]
-        with np.errstate(all="ignore"):
-            for step in range(INTERIOR_STEPS):
-                look = self._look()
-                missed, gap = look.limits + self.slacks, float(self.slacks @ self.duals)
-                wrong = look.gradient + self.duals @ look.slopes
-                if (
-                    gap <= INTERIOR_GAP * max(look.objective, 1.0)
-                    and abs(missed).max() <= INTERIOR_RESIDUAL
-                    and abs(wrong).max() <= INTERIOR_RESIDUAL * (1 + abs(look.gradient).max())
-                ):
-                    return self._optimum(step, -inf if limit is None else self._prove())
-                looks = most < inf and step and step % INTERIOR_PROOF_STEPS == 0
-                if looks and (sure := self._prove()) > most:
-                    return self._optimum(step, sure)
-                # A gap that closes before limits are met would hold back all further steps.
-                aim = max(share * gap, INTERIOR_LEAST_GAP) / len(self.slacks)
-                ratios = self.duals / self.slacks
-                matrix = _make_convex(
-                    look.hessian + (look.slopes.T * ratios) @ look.slopes, look.concave
-                )
-                side = -look.gradient - (aim / self.slacks + ratios * missed) @ look.slopes
-                try:
-                    move: Vector = np.asarray(np.linalg.solve(matrix, side), np.float64)
-                except np.linalg.LinAlgError:
-                    return None
-                if not np.isfinite(move).all():
-                    return None
-                share = INTERIOR_SHARES[self._go(move, look, missed, aim) < INTERIOR_WHOLE_STEP]
+        pause = INTERIOR_STEPS if limit is None else INTERIOR_PROOF_STEPS
+        for last in range(pause, INTERIOR_STEPS + 1, pause):
+            found = interior_steps.take_steps(self.fields.ctypes.data, last)
+            if found < 0:
+                return None
+            sure = -inf if limit is None else self._prove()
+            if found or (limit is not None and sure > limit):
+                return self._optimum(sure)
         return None
-
-    def _go(self, move: Vector, look: _Look, missed: Vector, aim: float) -> float:
-        """Move as far as all stays positive; return the share of the step."""
-        slacks = -missed - look.slopes @ move
-        duals = (aim - self.duals * slacks) / self.slacks - self.duals
-        far, dual = _reach(self.slacks, slacks), _reach(self.duals, duals)
-        self.x = self.x + far * move
-        self.slacks = self.slacks + far * slacks
-        self.duals = self.duals + dual * duals
-        return min(far, dual)
-
-    def _sums(self) -> tuple[Vector, Vector, Vector]:
-        """Return each sum, the gradient of its logarithm, and each term's share of it."""
-        return self.shape.sums_at(self.powers, self.x)
-
-    def _look(self) -> _Look:
-        """Return what the program is like at the present point."""
-        shape, rows = self.shape, self.rows
-        totals, sums, shares = self._sums()
-        room = self.room + self.opens * (self.x[-1] if self.timed else 1.0)
-        weights = np.zeros(len(totals))  # of each logarithm of a sum
-        weights[rows] = self.duals[: len(rows)]
-        # Each open sum is at most the time, and all of them together count a little beside it; or
-        # the logarithm of their sum is minimised.
-        extra = totals * self.opens
-        scale = 1 / extra.sum() if shape.weight is None else shape.weight / self.opens.sum()
-        extra *= scale
-        gradient = extra @ sums
-        hessian = (self.powers.T * ((weights + extra)[shape.sums] * shares)) @ self.powers
-        hessian -= (sums.T * weights) @ sums
-        objective, concave = 1.0, None
-        if not self.timed:
-            hessian -= np.outer(gradient, gradient)
-        elif not len(shape.less_logs):
-            objective, gradient[-1] = float(self.x[-1] + extra.sum()), 1.0
-            sums[:, -1] = -self.opens / room
-            hessian[-1, -1] = weights @ sums[:, -1] ** 2
-        else:
-            parts = np.exp(self.less_powers @ self.x + shape.less_logs)
-            saved, slopes = shape.less @ parts, (shape.less * parts) @ self.less_powers
-            room = room + saved
-            objective = float(self.x[-1] + extra.sum() - scale * self.opens @ saved)
-            gradient -= scale * self.opens @ slopes
-            gradient[-1], slopes[:, -1] = 1.0, self.opens
-            slopes /= room[:, None]
-            hessian += (slopes.T * weights) @ slopes
-            curved = ((weights / room + scale * self.opens) @ shape.less) * parts
-            concave = -(self.less_powers.T * curved) @ self.less_powers
-            sums -= slopes
-        limits = np.concatenate([np.log(totals / room)[rows], self.lines @ self.x - self.ends])
-        bounded = np.concatenate([sums[rows], self.lines])
-        return _Look(objective, gradient, limits, bounded, hessian, concave)
 
     def _prove(self) -> float:
         """Return what no sizes cost less than, as this point and its multipliers prove."""
         shape = self.shape
-        return bound_at(shape, self.x[: len(shape.names)], self._multipliers()) * shape.unit
+        with np.errstate(all="ignore"):
+            found = bound_at(shape, self.x[: len(shape.names)], self._multipliers())
+        return found * shape.unit
 
     def _multipliers(self) -> Vector:
         """Return how much less it costs per unit of each constraint's bound, of sums as they are.
@@ -248,37 +200,19 @@ class _Newton:
         The present multipliers are those of their logarithms.
         """
         shape, count = self.shape, len(self.rows)
-        totals = self._sums()[0]
-        whole = 1.0 if self.timed else totals[shape.opens].sum()
+        whole = 1.0 if self.timed else self.totals[shape.opens].sum()
         found = np.zeros(len(shape.constraints))
-        found[self.rows] = self.duals[:count] * whole / totals[self.rows]
-        found[len(totals) :] = self.duals[count : count + len(shape.pairs)] * whole
+        found[self.rows] = self.duals[:count] * whole / self.totals[self.rows]
+        found[len(self.totals) :] = self.duals[count : count + len(shape.pairs)] * whole
         return found
 
-    def _optimum(self, steps: int, bound: float) -> Optimum:
+    def _optimum(self, bound: float) -> Optimum:
         """Return the point, with multipliers of sums as they are, not of their logarithms."""
         shape = self.shape
         sizes = np.clip(np.exp(self.x[: len(shape.names)]), np.exp(shape.low), np.exp(shape.high))
         return Optimum(
             dict(zip(shape.names, sizes.tolist(), strict=True)),
             dict(zip(shape.constraints, (-self._multipliers()).tolist(), strict=True)),
-            steps,
+            int(self.fields[fields.STEP]),
             bound,
         )
-
-
-def _make_convex(matrix: Vector, concave: Vector | None) -> Vector:
-    """Return a matrix with its concave part where that leaves it convex, else without it."""
-    if concave is None:
-        return matrix
-    try:
-        np.linalg.cholesky(matrix + concave)
-    except np.linalg.LinAlgError:
-        return matrix
-    return matrix + concave
-
-
-def _reach(values: Vector, steps: Vector) -> float:
-    """Return the share of steps, one at most, that leaves all values some of what they have."""
-    worst = float((-steps / values).max())
-    return min(1.0, INTERIOR_REACH / worst) if worst > 0 else 1.0

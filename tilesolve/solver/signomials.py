@@ -58,10 +58,13 @@ class Signomial:
         return value if isinstance(value, Signomial) else cls.constant(value)
 
     def __add__(self, other: Signomial | float) -> Signomial:
+        more = Signomial.of(other).terms
+        if not more or not self.terms:
+            return self if self.terms else Signomial(more)
         sums = dict(self.terms)
-        for powers, coefficient in Signomial.of(other).terms:
+        for powers, coefficient in more:
             sums[powers] = sums.get(powers, 0.0) + coefficient
-        return Signomial(tuple(sorted((p, c) for p, c in sums.items() if c)))
+        return Signomial(tuple(sorted([(p, c) for p, c in sums.items() if c])))
 
     __radd__ = __add__
 

@@ -1,5 +1,7 @@
 """Translated functions do what Python does with the same text, on 64-bit integers."""
 
+from math import exp
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from tilesolve.kernels.runtime.compiled import (
     inlined,
     on_stack,
 )
+from tilesolve.kernels.runtime.interior_steps import as_reals, exponential
 
 TABLE = 7, -3, 2**40, 0
 STEP = 3
@@ -106,6 +109,14 @@ def is_other(x):
     return x != 1
 
 
+@compiled(INT, REAL)
+def combine(address, x):
+    p = as_reals(address)
+    p[2] = -(p[0] - 2) / x + 3 * p[1]
+    p[1] += x if p[0] < 1 else p[2] * 0.5
+    p[0] = exponential(p[0])
+
+
 FUNCTIONS = {
     divide: (2,),
     take_rest: (2,),
@@ -128,6 +139,15 @@ def test_arithmetic_is_pythons(function, data):
 @given(st.integers(-30, 30), st.integers(-30, 30), st.integers(-7, 7).filter(bool))
 def test_loops_are_pythons(first, last, step):
     assert walk(first, last, step) == walk.source.python(first, last, step)
+
+
+@given(st.floats(-9, 9), st.floats(-1e9, 1e9), st.floats(1e-3, 1e3) | st.floats(-1e3, -1e-3))
+def test_arithmetic_of_doubles_is_pythons(first, second, x):
+    numbers = np.array([first, second, 0.0])
+    assert combine(numbers.ctypes.data, x) is None
+    quotient = -(first - 2) / x + 3 * second
+    added = second + (x if first < 1 else quotient * 0.5)
+    assert numbers.tolist() == [pytest.approx(exp(first), rel=1e-15), added, quotient]
 
 
 def test_functions_call_themselves_and_each_other():

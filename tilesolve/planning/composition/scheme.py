@@ -71,7 +71,7 @@ class Seq:
         return f"[{','.join(parts)}]"
 
 
-_FORMS = re.compile(
+_FORMS = (
     r"R,?(?P<rest>\w)"
     r"|T(?P<trips>\d+),(?P<tile>\w)"
     r"|U(?P<unroll>\d+|[^\W\d_]),(?P<unrolled>\w)"
@@ -107,9 +107,9 @@ class Scheme:
         packed = re.sub(r"\s", "", text)
         if not (packed.startswith("[") and packed.endswith("]")):
             raise PlanError(f"a scheme is a list in brackets, got {text!r}")
-        inner, found, at = packed[1:-1], [], 0
+        forms, inner, found, at = re.compile(_FORMS), packed[1:-1], [], 0
         while at < len(inner):
-            match = _FORMS.match(inner, at)
+            match = forms.match(inner, at)
             end = match.end() if match else at
             if match is None or inner[end : end + 1] not in ("", ",") or inner[end:] == ",":
                 raise PlanError(f"scheme {text!r}: no specifier begins {inner[at:]!r}")

@@ -25,6 +25,7 @@ from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.optima import Optimum, optimum
 from tilesolve.planning.geometric.program import Formulation, bounding, formulate
 from tilesolve.planning.setting import Choice, RuledOut, Setting
+from tilesolve.solver.duality import find_dual_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,8 @@ class _Search:
     """The choices of a setting as they are solved.
 
     Some fail, and some are stopped whose own program shows that they are not needed. By a level and
-    the loops around its tile, `floors` are seconds that these take, as a solver says, `bounds` what
-    is proved of them, and `beaten` the choices that this rules out.
+    the loops around its tile, `floors` are what these take, as a solver says, `bounds` what that is
+    proved to be, and `beaten` the choices that this rules out.
     """
 
     setting: Setting
@@ -132,7 +133,7 @@ class _Search:
     optima: list[Optimum] = field(default_factory=list)
     failed: dict[Choice, SolverError] = field(default_factory=dict)
     stopped: list[RuledOut] = field(default_factory=list)
-    floors: dict[tuple[int, str], RuledOut] = field(default_factory=dict)
+    floors: dict[tuple[int, str], Optimum] = field(default_factory=dict)
     bounds: dict[tuple[int, str], RuledOut] = field(default_factory=dict)
     beaten: dict[tuple[int, str], list[Choice]] = field(default_factory=dict)
 
@@ -199,29 +200,33 @@ class _Search:
                 return True
         return False
 
-    def floor(self, level: int, first: str) -> RuledOut:
+    def floor(self, level: int, first: str) -> Optimum:
         """Return what loops around a level's tile take, as the solver says.
 
         Of loops that take as long the other times count, too.
         """
         if (level, first) not in self.floors:
             program = replace(bounding(self.setting, level, first), weight=TIE_WEIGHT)
-            found = optimum(program, (first,))
-            self.floors[level, first] = _rule_out(program, found, level, found.seconds)
+            self.floors[level, first] = optimum(program, (first,))
         return self.floors[level, first]
 
     def bound(self, level: int, first: str, limit: float) -> float:
         """Return seconds that no choice with these loops around a level's tile is faster than.
 
-        They are the most that there are, or more than a limit.
+        They are the most that there are, or more than a limit: if the multipliers of `floor` prove
+        that, no other program is solved.
         """
         if (level, first) not in self.bounds:
+            program, found = bounding(self.setting, level, first), self.floor(level, first)
+            seconds = found.seconds
             if self.convex:
-                program = bounding(self.setting, level, first)
-                found = optimum(program, (first,), limit=limit)
-                self.bounds[level, first] = _rule_out(program, found, level, found.bound)
-            else:
-                self.bounds[level, first] = self.floor(level, first)
+                sizes = {x: found.tiles[x] for x in program.variables}
+                seconds = find_dual_bound(program, sizes, found.multipliers)
+                found = replace(found, bound=seconds)
+                if seconds <= limit:
+                    found = optimum(program, (first,), limit=limit)
+                    seconds = found.bound
+            self.bounds[level, first] = _rule_out(program, found, level, seconds)
         return self.bounds[level, first].seconds
 
     def list_ruled_out(self) -> tuple[RuledOut, ...]:
