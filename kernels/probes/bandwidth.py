@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 from tilesolve.constants import tuning
 from tilesolve.kernels.ir import vectors
 from tilesolve.packing.buffers import allocate_pages
-from tilesolve.packing.sizes import ALIGNMENT_BYTES, LINE_BYTES, PAGE_BYTES
+from tilesolve.packing.sizes import ALIGNMENT_BYTES
 
 Kernel = Callable[..., Any]
 """A compiled kernel: a numba dispatcher, whose ``inspect_asm`` shows its machine code."""
@@ -149,67 +149,23 @@ def stream(bits: int) -> Kernel:
     >>> block.view("float64")[-1]
     np.float64(7.0)
     """
+    kind = vectors.vector_type("float64", bits)
 
-    def write(builder: ir.IRBuilder, extent: tuple[ir.Value, ...], values: ir.Value) -> None:
+    def emit(builder: ir.IRBuilder, args: tuple[ir.Value, ...]) -> None:
+        *extent, value = args
+        values = vectors.broadcast(builder, value, kind)
+
         def step(where: list[ir.Value], _: Any) -> list[ir.Value]:
             for place in where:
                 vectors.store(builder, values, place, bits // 8, non_temporal=True)
             return []
 
-        _passes(builder, extent, bits, [], step)
+        _passes(builder, tuple(extent), bits, [], step)
+        vectors.store_fence(builder)
 
-    run = _streaming(bits, write)
-
-    def kernel(block, passes, value):
-        run((aligned_address(block), block.size, passes, value))
-
-    return compile_probe(kernel, types.void(BLOCK, types.int64, types.float64))
-
-
-@cache
-def lines(bits: int) -> Kernel:
-    """Return a kernel that writes as `stream` does, but each line in the page after the last one's.
-
-    Lines also move on within their pages, so that they spread over whatever banks and channels
-    memory is divided into.
-
-    Returns
-    -------
-    Callable
-        ``kernel(block, passes, value)`` as of `stream`; the block is a multiple of `PAGE_BYTES`.
-
-    Examples
-    --------
-    >>> block = block_of_ones(4096)
-    >>> lines(128)(block, 1, 7.0)
-    >>> block.view("float64")[-1]
-    np.float64(7.0)
-    """
-
-    def write(builder: ir.IRBuilder, extent: tuple[ir.Value, ...], values: ir.Value) -> None:
-        address, size, passes = extent
-        count = builder.sdiv(size, vectors.INT64(PAGE_BYTES))
-
-        def walk(number: ir.Value) -> None:
-            def fill(page: ir.Value) -> None:
-                shift = builder.mul(builder.add(page, number), vectors.INT64(LINE_BYTES))
-                place = builder.and_(shift, vectors.INT64(PAGE_BYTES - 1))
-                line = builder.add(builder.mul(page, vectors.INT64(PAGE_BYTES)), place)
-                base = builder.add(address, line)
-                for offset in range(0, LINE_BYTES, bits // 8):
-                    where = vectors.to_pointer(builder, base, offset)
-                    vectors.store(builder, values, where, bits // 8, non_temporal=True)
-
-            vectors.repeat(builder, count, fill)
-            vectors.compiler_barrier(builder)
-
-        vectors.repeat(builder, builder.mul(passes, vectors.INT64(PAGE_BYTES // LINE_BYTES)), walk)
-
-    run = _streaming(bits, write)
+    run = make_intrinsic(types.void, (types.int64,) * 3 + (types.float64,), emit)
 
     def kernel(block, passes, value):
-        if block.size % PAGE_BYTES:
-            raise ValueError("a block must be a multiple of 4096 bytes")
         run((aligned_address(block), block.size, passes, value))
 
     return compile_probe(kernel, types.void(BLOCK, types.int64, types.float64))
@@ -320,20 +276,6 @@ def _passes(
         return results
 
     return vectors.emit_loop(builder, passes, carried, walk)
-
-
-def _streaming(
-    bits: int, write: Callable[[ir.IRBuilder, tuple[ir.Value, ...], ir.Value], None]
-) -> Any:
-    """Return a numba function that writes a vector by non-temporal stores, and waits for them."""
-    kind = vectors.vector_type("float64", bits)
-
-    def emit(builder: ir.IRBuilder, args: tuple[ir.Value, ...]) -> None:
-        *extent, value = args
-        write(builder, tuple(extent), vectors.broadcast(builder, value, kind))
-        vectors.store_fence(builder)
-
-    return make_intrinsic(types.void, (types.int64,) * 3 + (types.float64,), emit)
 
 
 def total_lanes(

@@ -42,7 +42,6 @@ from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.machine.places import machine_file
 from tilesolve.show import drawings, pictures
-from tilesolve.show.calibration_tables import list_calibration_tables
 from tilesolve.system.files import hold_lock
 from tilesolve.system.pinned_threads import PinnedThreads
 
@@ -210,7 +209,6 @@ def simulated(base, rounds=3, slowdown=None):
         add("sweep", 1, block, level.bandwidth)
         add("read", 1, block, level.bandwidth * 0.75)
         add("stream", 1, block, levels[-1].bandwidth / 2)
-    add("lines", 1, alone[-1], levels[-1].bandwidth / 3)
     for block in together:
         shared = [
             edge / min(cache.shared_by, base.cores)
@@ -251,8 +249,6 @@ class TestEvaluation:
             assert level.read == pytest.approx(right.bandwidth * 0.75)
             assert level.stream == pytest.approx(truth.memory.bandwidth / 2)
             assert level.bandwidth_all == pytest.approx(right.bandwidth * cores)
-            last = level.name == "memory"
-            assert level.lines == (pytest.approx(truth.memory.bandwidth / 3) if last else None)
             assert found.source(f"{level.name}.bandwidth") == "measured"
             assert plateau.name == level.name
         for cache in found.caches:
@@ -317,19 +313,6 @@ class TestEvaluation:
         truth = Machine.load("e5-2680v4")
         machine, _, _ = evaluate(truth, simulated(truth))
         assert Machine.from_toml(machine.to_toml()) == machine
-
-
-@pytest.mark.parametrize("rate", [None, 1.25e10])
-def test_a_table_says_how_fast_single_lines_are(rate):
-    """That is under the levels, as it is of memory alone; nothing is where it was not measured."""
-    machine = Machine.load("i7-6700k")
-    memory = replace(machine.memory, lines=rate)
-    found = Calibration(machine.replace(levels=(*machine.caches, memory)), (), (), (), 0.0)
-    caption = list_calibration_tables(found)[0].caption
-    if rate is None:
-        assert not caption
-    else:
-        assert "single lines reach memory at 12.5 GB/s" in caption
 
 
 def _around(machine, cache):
@@ -638,7 +621,7 @@ class TestCommand:
         assert found["machine"]["frequency"] == machine.frequency
         assert found["machine"]["levels"][0]["bandwidth"] == machine.levels[0].bandwidth
         kernels = {found["kernel"] for found in found["curves"]}
-        assert kernels == {"sweep", "read", "stream", "lines"}
+        assert kernels == {"sweep", "read", "stream"}
         for sample in found["curves"][0]["samples"]:
             assert sample["best"] >= sample["median"] > 0
         assert not machine_file().exists()

@@ -402,8 +402,8 @@ def test_crowded_lines_count_where_they_hinder(here, crowded):
 
 @given(pitch=st.integers(8, 400), columns=st.integers(1, 24), rows=st.sampled_from([8, 16, 24]))
 def test_single_lines_of_c_are_no_long_run(pitch, columns, rows):
-    """However fast memory takes lines in order: numpy's arrays begin amid them."""
-    memory = replace(BASE.memory, stream=2e10, lines=2e10)
+    """Of numpy's arrays, which begin amid lines."""
+    memory = replace(BASE.memory, stream=2e10)
     machine = BASE.replace(levels=(*BASE.levels[:-1], memory))
     problem, rows = Problem.of("mn-mk-kn", {"m": 64, "n": pitch, "k": 24}), min(rows, pitch)
     run = 8 * rows * (columns if rows == pitch else 1)

@@ -26,12 +26,14 @@ from tilesolve.machine.costs import (
     measured_costs,
 )
 from tilesolve.machine.file import EARLIER_COSTS
+from tilesolve.machine.level import Peak
+from tilesolve.machine.microkernel import uses_half_vectors
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine, scale_figures
 from tilesolve.show.doctor import diagnose
 from tilesolve.show.machine_tables import cost_table, machine_dict
 
-UNITS = ("cycles/", "s/", "FMAs/", "bytes", "pages", "ratio", "share", "times")
+UNITS = ("cycles/", "s/", "bytes", "pages", "ratio", "share", "times")
 """How units begin."""
 
 TILES = (
@@ -180,11 +182,37 @@ def test_measured_calls_decide_how_c_is_written():
     assert not told.prefetches_next_rows("float64")
 
 
-def test_costs_decide_on_halves_and_on_the_last_cache():
-    """The machine reads its limits from them."""
-    machine = sample().replace(vector_bits=512, fma_rate=2.0)
-    assert not machine.uses_half_vectors("float32")
-    assert machine.replace(costs=Costs(whole_vector_fmas=2.5)).uses_half_vectors("float32")
+@pytest.mark.parametrize(
+    ("fmas", "half", "change", "uses"),
+    [
+        (1, 1.0, 0.5, True),  # whole vectors are two halves, one after the other (Zen 4)
+        (1, 0.9, 0.5, True),
+        (2, 0.5, 0.5, False),  # as many halves as whole ones (Granite Rapids)
+        (2, 0.6, 0.5, False),  # at a higher clock
+        (1, 1.0, 2.0, False),  # changes cost what halves save
+        (1, None, 0.5, False),  # not measured
+    ],
+)
+def test_half_vectors_are_used_where_they_take_less_time(fmas, half, change, uses):
+    """By whole vectors' FMAs a cycle, the share of their peak that halves have, and changes."""
+    whole = fmas * 2 * 16 * sample().frequency
+    peaks = [Peak("float32", 512, whole)]
+    if half is not None:
+        peaks.append(Peak("float32", 256, half * whole))
+    machine = sample().replace(
+        vector_bits=512,
+        vector_registers=32,
+        peaks=tuple(peaks),
+        costs=Costs(halved_change_cycles=change),
+    )
+    assert uses_half_vectors(machine, "float32") == uses
+    assert uses_half_vectors(machine, "float16") == uses  # summed in float32
+    assert not uses_half_vectors(machine, "complex64")
+    assert not uses_half_vectors(machine.replace(vector_bits=256), "float32")
+
+
+def test_a_cost_bounds_the_last_cache():
+    """The machine reads its limit from it."""
     small = sample().replace(costs=Costs(last_cache_bytes_per_core=2.0**20))
     assert (sample().last_cache_bytes, small.last_cache_bytes) == (2**23, 2**22)
 
@@ -335,5 +363,6 @@ def test_what_is_no_cost_any_more_is_left_out_with_one_note():
     assert Machine.from_toml(machine.to_toml()) == machine
     assert not EARLIER_COSTS & set(COST_NAMES)
     unused = {"scattered_store_slowdown", "scattered_line_share", "aliased_store_lines"}
+    unused |= {"near_l3_l2_ratio", "near_l3_memory_ratio", "whole_vector_fmas"}
     for name in EARLIER_COSTS:
         assert (name.upper() in vars(policy)) == (name not in unused)

@@ -119,7 +119,6 @@ def test_usable_is_the_effective_share():
         ("bandwidth", None),
         ("read", 0.0),
         ("stream", -1.0),
-        ("lines", 0.0),
         ("bandwidth_all", float("inf")),
         ("capacity", 0),
         ("capacity", -1),
@@ -138,7 +137,6 @@ def test_usable_is_the_effective_share():
         ("bandwidth", 1e19),
         ("read", 0.5),
         ("stream", 1e300),
-        ("lines", 1e-3),
         ("bandwidth_all", 1e-9),
         ("latency", 0.0),
         ("latency", "long"),
@@ -449,12 +447,13 @@ def test_a_machine_that_is_left_with_fewer_caches_can_be_written(caches):
     assert again.source("memory.bandwidth") == few.source("memory.bandwidth")
 
 
-def test_strides_that_older_files_have_are_left_out():
+@pytest.mark.parametrize(("figure", "value"), [("strided", "[[1, 0.5]]"), ("lines", "2.5e10")])
+def test_figures_that_older_files_have_are_left_out(figure, value):
     """Of levels, and of their sources."""
     text = sample().to_toml()
-    older = text.replace("shared_by = 1\n", "shared_by = 1\nstrided = [[1, 0.5]]\n", 1)
-    older = older.replace("[sources]\n", '[sources]\n"L1.strided" = "measured"\n', 1)
-    assert older.count("strided") == 2
+    older = text.replace("shared_by = 1\n", f"shared_by = 1\n{figure} = {value}\n", 1)
+    older = older.replace("[sources]\n", f'[sources]\n"L1.{figure}" = "measured"\n', 1)
+    assert older.count(figure) == 2
     assert Machine.from_toml(older) == Machine.from_toml(text)
 
 

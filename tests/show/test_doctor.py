@@ -179,7 +179,6 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
         "effective": 0.75,
         "read": 91e9,
         "stream": 92e9,
-        "lines": 94e9,
         "bandwidth_all": 93e9,
         "inclusive": False,
         "start": 2.5e-9,
@@ -200,7 +199,6 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
         "non-temporal stores 92",
         "all cores 93",
         "victim cache",
-        "of single lines 94",
         "a run starts in 2.5 ns",
         "a run amid lines costs 8.5 ns",
     ):

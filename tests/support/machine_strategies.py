@@ -26,7 +26,6 @@ def levels_of(draw: st.DrawFn, name: str, bandwidth: float) -> Level:
         effective=effective,
         read=draw(st.none() | rates),
         stream=draw(st.none() | rates),
-        lines=draw(st.none() | rates),
         bandwidth_all=draw(st.none() | rates),
         start=draw(st.none() | st.floats(1e-12, 1e-6)),
         part=draw(st.none() | st.floats(1e-12, 1e-6)),

@@ -329,7 +329,7 @@ def _levels(
         if level.capacity is not None:
             sources[f"{name}.effective"] = "assumed" if edge is None else "measured"
         levels.append(replace(level, **changes))
-        for figure in ("read", "stream", "lines", "bandwidth_all"):
+        for figure in ("read", "stream", "bandwidth_all"):
             if getattr(levels[-1], figure) is not None:
                 sources[f"{name}.{figure}"] = "measured"
     return tuple(levels), found, sources, notes
@@ -354,7 +354,6 @@ def _other_rates(
     return {
         "read": median_within(_samples(curves, "read", 1), min(blocks), max(blocks)),
         "stream": median_within(_samples(curves, "stream", 1), min(blocks), max(blocks)),
-        "lines": median_within(_samples(curves, "lines", 1), min(blocks), max(blocks)),
         "bandwidth_all": bandwidth if base.cores == 1 else median_within(team, low, high),
     }
 

@@ -57,8 +57,8 @@ class Probe:
     Parameters
     ----------
     kernel
-        ``"sweep"``, ``"read"``, ``"stream"``, ``"lines"``, ``"fma"``, ``"chain"`` (one FMA after
-        the other) or ``"cycles"``.
+        ``"sweep"``, ``"read"``, ``"stream"``, ``"fma"``, ``"chain"`` (one FMA after the other) or
+        ``"cycles"``.
     cores
         How many run it at once.
     block
@@ -156,13 +156,11 @@ def _sweeps(
     from tilesolve.kernels.probes import bandwidth as kernels
 
     bits = machine.vector_bits
-    sweep, read = kernels.sweep("float64", bits), kernels.read(bits)
-    stream, lines = kernels.stream(bits), kernels.lines(bits)
+    sweep, read, stream = kernels.sweep("float64", bits), kernels.read(bits), kernels.stream(bits)
     moves: dict[str, tuple[int, Callable[[Any, int], object]]] = {
         "sweep": (2, lambda block, passes: sweep(block, passes, FMA_SCALE, FMA_SHIFT)),
         "read": (1, lambda block, passes: read(block, passes)),
         "stream": (1, lambda block, passes: stream(block, passes, FMA_SHIFT)),
-        "lines": (1, lambda block, passes: lines(_paged(block), passes, FMA_SHIFT)),
     }
     # Each core touches its own pages first, so that they come to lie in the memory next to it.
     largest = [max([*alone, *together]), *[max(together, default=0)] * (machine.cores - 1)]
@@ -186,16 +184,8 @@ def _sweeps(
         *(probe("sweep", 1, size) for size in alone),
         *(probe("read", 1, size) for size in alone),
         *(probe("stream", 1, size) for size in alone[::-4]),
-        *(probe("lines", 1, size) for size in alone[-1:]),
         *(probe("sweep", machine.cores, size) for size in together),
     ]
-
-
-def _paged(block: Any) -> Any:  # noqa: ANN401 - an array
-    """Return the whole pages of a block."""
-    from tilesolve.packing.sizes import PAGE_BYTES
-
-    return block[: block.size // PAGE_BYTES * PAGE_BYTES]
 
 
 def _arithmetic(machine: Machine) -> list[Probe]:

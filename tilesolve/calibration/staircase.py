@@ -65,9 +65,8 @@ class Sample:
 class Curve:
     """Bandwidth against block size, of one kernel on a number of cores at once.
 
-    `kernel` is ``"sweep"`` (load, FMA, store), ``"read"``, ``"stream"`` (non-temporal stores)
-    or ``"lines"`` (the same of single lines, pages apart). Each of the `cores` works on a block
-    of its own; `samples` are by growing block.
+    `kernel` is ``"sweep"`` (load, FMA, store), ``"read"`` or ``"stream"`` (non-temporal stores).
+    Each of the `cores` works on a block of its own; `samples` are by growing block.
     """
 
     kernel: str

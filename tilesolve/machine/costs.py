@@ -60,6 +60,9 @@ class Costs:
     tile_cycles: float = _cost(
         5.0, "cycles/tile", "walk of the macrokernel to the next register tile"
     )
+    halved_change_cycles: float = _cost(
+        0.5, "cycles/change", "going from whole vectors to halved ones, or back, in a step"
+    )
     accumulate_cycles: float = _cost(
         80.0,
         "cycles/tile",
@@ -154,18 +157,6 @@ class Costs:
     kept_share: float = _share(0.5, "of L2, in which a packed copy stays while much passes by")
     last_cache_bytes_per_core: float = _cost(
         float(1 << 24), "bytes", "last cache that a core may count on, at most", least=1.0
-    )
-    # Prefetching of elements that are packed next
-    near_l3_memory_ratio: float = _cost(
-        2.5, "ratio", "bandwidth of an L3 to memory's, from which on it counts as near"
-    )
-    near_l3_l2_ratio: float = _cost(
-        0.6, "ratio", "bandwidth of an L3 to L2's, which a near one has, too"
-    )
-    whole_vector_fmas: float = _cost(
-        1.5,
-        "FMAs/cycle",
-        "rate from which on two units take whole vectors, and halves gain nothing",
     )
     # Transposes
     transpose_small_block_slowdown: float = _slowdown(

@@ -50,8 +50,8 @@ EARLIER_NAMES = {
 """Entries of a catalogue that may not have been measured, by the names that older files give them.
 """
 
-EARLIER_FIGURE = "strided"
-"""A figure of levels that older files have, and that nothing reads any more."""
+EARLIER_FIGURES = ("lines", "strided")
+"""Figures of levels that older files have, and that nothing reads any more."""
 
 EARLIER_COSTS = frozenset(
     [
@@ -65,6 +65,8 @@ EARLIER_COSTS = frozenset(
         "einsum_plan_flops",
         "einsum_transpose_bytes",
         "feeding_ratio",
+        "near_l3_l2_ratio",
+        "near_l3_memory_ratio",
         "prefetch_gain_limit",
         "prefetch_least_share",
         "prefetch_lines_per_page",
@@ -81,6 +83,7 @@ EARLIER_COSTS = frozenset(
         "transpose_source_bytes",
         "transpose_staging_bytes",
         "transpose_tile_bytes",
+        "whole_vector_fmas",
     ]
 )
 """Entries of ``[costs]`` that older files may have and that count no more: most are cut-offs, the
@@ -189,11 +192,12 @@ def _leave_out_earlier(data: dict[str, Any], origin: str) -> None:
     levels, sources, costs = (data.get(key) for key in ("level", "sources", "costs"))
     for table in levels if isinstance(levels, list) else ():
         if isinstance(table, dict):
-            table.pop(EARLIER_FIGURE, None)
+            for figure in EARLIER_FIGURES:
+                table.pop(figure, None)
     if isinstance(sources, dict):
         for figure in [*sources]:
             owner, _, name = figure.partition(".")
-            if name == EARLIER_FIGURE or (owner == "costs" and name in EARLIER_COSTS):
+            if name in EARLIER_FIGURES or (owner == "costs" and name in EARLIER_COSTS):
                 del sources[figure]
     if isinstance(costs, dict) and (gone := sorted(EARLIER_COSTS & costs.keys())):
         for name in gone:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import Family, build
 from tilesolve.kernels.objects import load_object, object_path
+from tilesolve.machine.microkernel import uses_half_vectors
 from tilesolve.machine.model import Machine
 from tilesolve.system.files import POLL_SECONDS, remove_files
 from tilesolve.system.first_use import tell_of_compiling
@@ -50,7 +51,7 @@ def family_of(dtype: str, machine: Machine, pairing: str = "") -> Family:
     >>> family_of("float64", Machine.load("i7-6700k")).bits
     256
     """
-    halved = machine.uses_half_vectors(dtype)
+    halved = uses_half_vectors(machine, dtype)
     bits, registers = machine.vector_bits, machine.vector_registers
     return Family.of(dtype, bits, registers, halved=halved, pairing=pairing)
 

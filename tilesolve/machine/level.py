@@ -22,7 +22,7 @@ LOWEST_RATE, HIGHEST_RATE = 1.0, 1e18
 MAX_CACHES = 6
 """Caches at most: each multiplies the choices of planning."""
 
-_RATES = ("bandwidth", "read", "stream", "lines", "bandwidth_all")
+_RATES = ("bandwidth", "read", "stream", "bandwidth_all")
 """Fields of a level in bytes per second."""
 
 ASSUMED = ("ahead", "fetched")
@@ -54,8 +54,6 @@ class Level:
         Fraction of the capacity up to which the level still serves at its bandwidth.
     read, stream
         Bytes per second of a read-only sweep, and of non-temporal stores; None if not measured.
-    lines
-        Bytes per second of non-temporal stores of single lines, pages apart; None if not measured.
     bandwidth_all
         Bytes per second that all cores together move; None if not measured.
     latency
@@ -86,7 +84,6 @@ class Level:
     effective: float = 1.0
     read: float | None = None
     stream: float | None = None
-    lines: float | None = None
     bandwidth_all: float | None = None
     latency: float | None = None
     start: float | None = None

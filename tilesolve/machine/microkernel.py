@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 
-from tilesolve.kernels.dtypes import lanes
+from tilesolve.constants.tuning import MAX_COLUMNS_PER_PASS
+from tilesolve.contractions.half_precision import summed_dtype
+from tilesolve.kernels.dtypes import halves, lanes, real_of
 from tilesolve.kernels.microkernel_costs import (
     MANY_REGISTERS,
     Catalogue,
@@ -123,6 +126,34 @@ def measured_microkernel(
             catalogue.in_place_columns_slowdown or costs.in_place_columns_slowdown
         ),
     )
+
+
+def uses_half_vectors(machine: Machine, dtype: str) -> bool:
+    """Return whether kernels had better leave out half a vector that holds nothing.
+
+    The FMAs of such a vector are priced by the peaks of both widths. Halves cost changes from whole
+    vectors and back, too, in each pass over the columns of a tile. Where no peak of the half's
+    width was measured, nothing is known to gain.
+
+    Examples
+    --------
+    >>> from tilesolve.machine.level import Peak
+    >>> machine = Machine.load("i7-6700k").replace(vector_bits=512)
+    >>> peaks = Peak("float32", 512, 134.4e9), Peak("float32", 256, 134.4e9)
+    >>> [uses_half_vectors(machine.replace(peaks=peaks[:n]), "float32") for n in (1, 2)]
+    [False, True]
+    """
+    if not halves(dtype, machine.vector_bits):
+        return False
+    real, bits = real_of(summed_dtype(str(dtype))), machine.vector_bits
+    rates = {peak.bits: peak.flops for peak in machine.peaks if peak.dtype == real}
+    whole, half = rates.get(bits), rates.get(bits // 2)
+    if whole is None or half is None:
+        return False
+    _, columns = default_tile(dtype, bits, machine.vector_registers)
+    flops = 2 * columns * lanes(dtype, bits)
+    changes = 2 * ceil(columns / MAX_COLUMNS_PER_PASS) * machine.costs.halved_change_cycles
+    return flops / 2 / half + changes / machine.frequency < flops / whole
 
 
 def _least_rows_slowdown(machine: Machine) -> float:

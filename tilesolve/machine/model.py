@@ -15,7 +15,7 @@ from tilesolve.constants import policy
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.half_precision import summed_dtype
-from tilesolve.kernels.dtypes import halves, real_of
+from tilesolve.kernels.dtypes import real_of
 from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, measured_costs
 from tilesolve.machine.cpu import detect_cpu
@@ -207,20 +207,6 @@ class Machine:
                 f"machine {self.name!r} has no arithmetic peak for dtype {dtype!s:.80}"
             )
         return max(rates) * self.busy_cores(threads)
-
-    def uses_half_vectors(self, dtype: str) -> bool:
-        """Return whether kernels had better leave out half a vector that holds nothing.
-
-        That pays where a vector of 512 bits is computed as two halves, one after the other. Two
-        units for whole vectors gain nothing from it.
-
-        Examples
-        --------
-        >>> machine = Machine.load("i7-6700k").replace(vector_bits=512)
-        >>> [machine.replace(fma_rate=r).uses_half_vectors("float32") for r in (1.0, 2.0)]
-        [True, False]
-        """
-        return halves(dtype, self.vector_bits) and self.fma_rate < self.costs.whole_vector_fmas
 
     def avoids_aliased_stores(self, dtype: str) -> bool:
         """Return whether C had better go through the caches where its lines have 4 KiB aliasing.

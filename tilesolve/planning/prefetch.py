@@ -7,6 +7,7 @@ from math import lcm, prod
 
 from tilesolve.constants import policy
 from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.microkernel_costs import default_tile
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.model.pages import lines_by_place, pages_of
@@ -163,18 +164,21 @@ def _capacity(cache: Level | None) -> int:
 
 
 def third_cache_feeds(machine: Machine) -> bool:
-    """Return whether a third cache delivers prefetched lines about as fast as the second does.
+    """Return whether a third cache feeds the microkernel, which memory does not.
 
-    It must also be much faster than memory.
+    What prefetched lines push out of the second cache comes from the third one again. A step whose
+    rows come from there must take no longer than its FMAs.
 
     Examples
     --------
     >>> third_cache_feeds(Machine.load("i7-6700k"))
     False
     """
-    second, third = machine.second_cache, machine.third_cache
-    if second is None or third is None:
+    third = machine.third_cache
+    if third is None:
         return False
-    near, far, memory = (level.read or level.bandwidth for level in (second, third, machine.memory))
-    costs = machine.costs
-    return far >= max(costs.near_l3_l2_ratio * near, costs.near_l3_memory_ratio * memory)
+    _, columns = default_tile("float64", machine.vector_bits, machine.vector_registers)
+    steps = machine.fma_rate * machine.frequency / columns  # of one vector of rows, in a second
+    needed = policy.FEEDING_RATIO * steps * machine.vector_bits / 8
+    near, far = (level.read or level.bandwidth for level in (third, machine.memory))
+    return near >= needed > far

@@ -17,7 +17,11 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import shared_lane
 from tilesolve.kernels.dtypes import lanes, panel_columns
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, product_cycles
-from tilesolve.machine.microkernel import Microkernel, measured_microkernel
+from tilesolve.machine.microkernel import (
+    Microkernel,
+    measured_microkernel,
+    uses_half_vectors,
+)
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.lines import run_of, run_waste
@@ -257,7 +261,7 @@ class _Shape:
         columns = fused.letters(fused.columns) if fused.columns else ()
         lane = (problem.lane,) if problem.lane in rows else rows[:1]
         group, line = lanes(problem.dtype, machine.vector_bits), machine.memory.line
-        parts = 2 if machine.uses_half_vectors(problem.dtype) else 1
+        parts = 2 if uses_half_vectors(machine, problem.dtype) else 1
         return cls(
             rows,
             columns,

@@ -13,6 +13,7 @@ from math import ceil, prod
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, Roles, lane_is_last, shared_lane
 from tilesolve.kernels.dtypes import lanes
+from tilesolve.machine.microkernel import uses_half_vectors
 from tilesolve.machine.model import Machine
 from tilesolve.model.copies import panel_tensor
 
@@ -100,7 +101,7 @@ def _arithmetic_cycles(problem: Problem, machine: Machine, lane: str) -> float:
     """Return the cycles of arithmetic at the peak with vectors along a letter."""
     sizes = problem.sizes
     group = lanes(problem.dtype, machine.vector_bits)
-    if machine.uses_half_vectors(problem.dtype):
+    if uses_half_vectors(machine, problem.dtype):
         group = max(1, group // 2)
     filled = ceil(sizes[lane] / group) * group / max(1, sizes[lane])
     return filled * problem.flops / machine.peak(problem.dtype) * machine.frequency

@@ -78,11 +78,8 @@ def list_calibration_tables(calibration: Calibration) -> list[Table]:
         f"{machine.cores} cores at {machine.frequency / 1e9:.3g} GHz, an FMA takes "
         f"{machine.fma_latency} cycles; ? is assumed"
     )
-    apart = machine.memory.lines
-    reached = format_rate(apart, machine.frequency)
-    lines = f"non-temporal stores of single lines reach memory at {reached}"
     return [
-        Table(f"Machine {machine.name}", LEVEL_COLUMNS, levels, caption=lines if apart else ""),
+        Table(f"Machine {machine.name}", LEVEL_COLUMNS, levels),
         Table("Arithmetic peak", PEAK_COLUMNS, peaks, caption=clock),
         _cost_table(calibration),
     ]

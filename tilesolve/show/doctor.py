@@ -283,7 +283,6 @@ def _figures(machine: Machine, level: Level) -> dict[str, list[str]]:
         "bandwidth": moved("", level.bandwidth),
         "read": moved("read only", level.read),
         "stream": moved("non-temporal stores", level.stream),
-        "lines": moved("of single lines", level.lines),
         "bandwidth_all": moved("all cores", level.bandwidth_all),
         "latency": f"latency {format_duration(level.latency)}" if level.latency else "",
         "start": f"a run starts in {format_duration(level.start)}" if level.start else "",

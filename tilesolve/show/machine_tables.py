@@ -37,7 +37,6 @@ def list_machine_tables(machine: Machine) -> list[Table]:
         "bandwidth": "bandwidth",
         "read": "read only",
         "stream": "non-temporal store",
-        "lines": "of single lines",
         "bandwidth_all": "all cores",
     }
     known = [kind for kind in kinds if any(getattr(level, kind) for level in machine.levels)]

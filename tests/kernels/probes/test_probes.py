@@ -12,7 +12,7 @@ from llvmlite import binding
 from tilesolve.constants.tuning import CHAIN_OPERATIONS, SWEEP_BYTES
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.probes import bandwidth
-from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES
+from tilesolve.packing.sizes import PAGE_BYTES
 
 WIDTHS = (128, 256, 512)
 DTYPES = ("float32", "float64")
@@ -110,26 +110,16 @@ def test_read_sums_every_element(bits, steps, passes, seed):
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-@pytest.mark.parametrize("probe", [bandwidth.stream, bandwidth.lines])
 @settings(max_examples=15)
 @given(pages=st.integers(1, 70), value=st.floats(allow_nan=False))
-def test_streaming_stores_fill_the_block(probe, bits, pages, value):
-    """Run by run, or line by line and page after page: every element is set, and no other."""
+def test_streaming_stores_fill_the_block(bits, pages, value):
+    """Every element is set, and no other."""
     whole, block = guarded(pages * PAGE_BYTES // SWEEP_BYTES, seed=0)
     before = whole.copy()
     for passes, stored in ((1, value), (0, value + 1)):
-        assert probe(bits)(block, passes, stored) is None
+        assert bandwidth.stream(bits)(block, passes, stored) is None
         assert same_outside(whole, before)
         assert np.array_equal(block.view(np.float64), np.full(block.size // 8, value))
-
-
-def test_lines_are_of_whole_pages():
-    """What is left of a block after its last whole page would not be written."""
-    block = bandwidth.block_of_ones(2 * PAGE_BYTES)
-    before = block.copy()
-    with pytest.raises(ValueError, match="multiple of 4096 bytes"):
-        bandwidth.lines(128)(block[: PAGE_BYTES + SWEEP_BYTES], 1, 7.0)
-    assert np.array_equal(block, before)
 
 
 @kinds
@@ -189,21 +179,17 @@ def test_intermediate_code_has_full_vectors(dtype, bits):
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_passes_are_kept_apart(bits):
     """Between two passes the optimised code tells the compiler that all of memory may change."""
-    moving = bandwidth.sweep("float64", bits), bandwidth.read(bits), bandwidth.stream(bits)
-    for kernel in (*moving, bandwidth.lines(bits)):
+    for kernel in (bandwidth.sweep("float64", bits), bandwidth.read(bits), bandwidth.stream(bits)):
         code = "\n".join(kernel.inspect_llvm().values())
         assert re.search(r'asm sideeffect "", "~\{memory\}"', code)
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-@pytest.mark.parametrize(
-    ("probe", "together"), [(bandwidth.stream, SWEEP_BYTES), (bandwidth.lines, LINE_BYTES)]
-)
-def test_streaming_stores_are_marked(bits, probe, together):
-    """On every CPU the streaming kernels' stores are marked as non-temporal, and waited for."""
-    code = "\n".join(probe(bits).inspect_llvm().values())
+def test_streaming_stores_are_marked(bits):
+    """On every CPU the streaming kernel's stores are marked as non-temporal, and waited for."""
+    code = "\n".join(bandwidth.stream(bits).inspect_llvm().values())
     stores = [line for line in code.splitlines() if re.search(r"store <\d+ x double>", line)]
-    assert len(stores) >= together * 8 // bits
+    assert len(stores) >= SWEEP_BYTES * 8 // bits
     assert all("!nontemporal" in line for line in stores)
     assert "fence seq_cst" in code
 
@@ -242,17 +228,14 @@ def test_read_assembly(bits):
 
 @on_x86
 @pytest.mark.parametrize("bits", NATIVE)
-@pytest.mark.parametrize(
-    ("probe", "together"), [(bandwidth.stream, SWEEP_BYTES), (bandwidth.lines, LINE_BYTES)]
-)
-def test_stream_assembly(bits, probe, together):
+def test_stream_assembly(bits):
     """A trip writes each vector with a non-temporal store of full width, and loads nothing."""
-    found = [lines for lines in loops(probe(bits)) if vector_accesses(lines)]
+    found = [lines for lines in loops(bandwidth.stream(bits)) if vector_accesses(lines)]
     assert found
     for lines in found:
         stores = matches(lines, rf"movntp[sd]\s+%{REGISTERS[bits]}\d+, .*\(%")
         assert stores == vector_accesses(lines)
-        assert stores % (together * 8 // bits) == 0
+        assert stores % (SWEEP_BYTES * 8 // bits) == 0
 
 
 @on_x86
@@ -280,7 +263,6 @@ def test_kernels_release_the_lock(bits):
         bandwidth.sweep("float64", bits),
         bandwidth.read(bits),
         bandwidth.stream(bits),
-        bandwidth.lines(bits),
         bandwidth.multiply_adds("float64", bits, 12),
     ]
     assert all(kernel.targetoptions["nogil"] for kernel in kernels)

@@ -16,9 +16,8 @@ from tilesolve import Level, Machine, Problem
 from tilesolve.constants import policy, tuning
 from tilesolve.constants.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.kernels.codegen import pack, shape
-from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
+from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default_tile
 from tilesolve.kernels.runtime import state
-from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.model.pages import lines_by_place
 from tilesolve.packing.buffers import allocate
 from tilesolve.packing.offset_tables import few_entries
@@ -36,6 +35,14 @@ LINE = 64
 USUAL = Machine.load("i7-6700k")
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 WIDE = {"vector_bits": 512, "vector_registers": 32}
+
+
+def feeding_rate(machine):
+    """Return the bytes per second from which on a cache feeds steps of the default tile."""
+    vectors, columns = default_tile("float64", machine.vector_bits, machine.vector_registers)
+    rows = vectors * machine.vector_bits / 8
+    step = vectors * columns / machine.fma_rate / machine.frequency
+    return policy.FEEDING_RATIO * rows / step * (1 + 1e-9)
 
 
 def word(address):
@@ -202,7 +209,7 @@ def test_lines_are_asked_for_several_at_once(monkeypatch, spec, sizes):
     ],
 )
 def test_lines_are_asked_for_where_they_stay_and_are_close(rows, pitch, run, stay, close):
-    """Where the third cache is fast, they need not be close; they have to stay everywhere."""
+    """They have to stay everywhere, and be close unless the third cache feeds microkernels."""
     machine = Machine.load("e5-2680v4")
     assert machine.caches[1].capacity == 64 * PAGE_BYTES
 
@@ -210,10 +217,7 @@ def test_lines_are_asked_for_where_they_stay_and_are_close(rows, pitch, run, sta
         last = replace(machine.levels[2], bandwidth=bandwidth, read=read)
         return machine.replace(levels=(*machine.levels[:2], last, machine.memory))
 
-    slow, fast = (
-        machine.memory.bandwidth,
-        DEFAULT_COSTS.near_l3_memory_ratio * machine.memory.bandwidth,
-    )
+    slow, fast = machine.memory.bandwidth, feeding_rate(machine)
     two = machine.replace(levels=(*machine.levels[:2], machine.memory))
     strides, sides = {"m": pitch, "k": 8}, {"m": rows, "k": run // 8, "n": 3}
     box = Problem.of("mn-mk-kn", sides)
@@ -228,15 +232,19 @@ def test_lines_are_asked_for_where_they_stay_and_are_close(rows, pitch, run, sta
 
 
 @pytest.mark.parametrize(
-    ("second", "third", "memories", "near"),
-    [(110, 90, (24, 26, 29, 31, 33), True), (100, 27, (9, 11, 13), False), (77, 54, (27,), False)],
+    ("units", "second", "third", "memories", "near"),
+    [
+        (WIDE | {"fma_rate": 1.0, "frequency": 3.7e9}, 110, 90, (24, 26, 29, 31, 33), True),
+        (WIDE | {"fma_rate": 2.0, "frequency": 3.9e9}, 100, 27, (9, 11, 13), False),
+        ({}, 77, 54, (27,), False),
+    ],
 )
-def test_a_third_cache_is_near_whatever_neighbours_leave_of_memory(second, third, memories, near):
+def test_a_third_cache_feeds_whatever_neighbours_leave(units, second, third, memories, near):
     """Reading, in GB/s: on a Zen 4, on a Granite Rapids, and as published of an i7-6700K.
 
     A bandwidth counts both ways; reading alone is what stands beside it, where it was measured.
     """
-    base = Machine.load("i7-6700k")
+    base = Machine.load("i7-6700k").replace(**units)
     for memory in memories:
         for name in ("bandwidth", "read"):
             rates = (1000, second, third, memory)
@@ -245,6 +253,18 @@ def test_a_third_cache_is_near_whatever_neighbours_leave_of_memory(second, third
                 for level, rate in zip(base.levels, rates, strict=True)
             ]
             assert third_cache_feeds(base.replace(levels=tuple(levels))) == near
+
+
+@pytest.mark.parametrize("rate", [0.99, 1.0])
+def test_a_third_cache_feeds_steps_from_one_rate_on(rate):
+    """It is the rate of rows that FMAs take; where memory has it as well, no cache is needed."""
+    base = USUAL.replace(**WIDE)
+    *near, third, memory = base.levels
+    levels = (*near, replace(third, read=rate * feeding_rate(base)), memory)
+    assert third_cache_feeds(base.replace(levels=levels)) == (rate == 1)
+    fast = replace(memory, read=rate * feeding_rate(base) * 2)
+    assert not third_cache_feeds(base.replace(levels=(*levels[:-1], fast)))
+    assert not third_cache_feeds(base.replace(levels=(*near, memory)))
 
 
 @given(
@@ -272,10 +292,10 @@ def test_lines_that_push_each_other_out_are_not_asked_for(monkeypatch):
     problem = Problem.of("abcde-efcad-bf", {"a": 4, "b": 24, "c": 4, "d": 32, "e": 48, "f": 32})
     caches = [Level("L1", 49152, 4e11, ways=12), Level("L2", 2**21, 8e10, ways=16)]
     levels = (*caches, Level("L3", 2**25, 4e10, ways=16), Level("memory", None, 2e10))
-    machine = Machine.load("i7-6700k").replace(levels=levels, **WIDE)
+    machine = Machine.load("i7-6700k").replace(levels=levels, fma_rate=1.0, **WIDE)
     strides = problem.strides(1)
     assert {strides[letter] % 4096 for letter in "ef"} == {0}
-    fast = replace(levels[2], bandwidth=DEFAULT_COSTS.near_l3_memory_ratio * levels[3].bandwidth)
+    fast = replace(levels[2], bandwidth=feeding_rate(machine))
     monkeypatch.setattr("tilesolve.planning.geometric.select.cut_to_stay", lambda *_: {})
     for third in (levels[2], fast):
         packs, *_ = watched(problem, machine.replace(levels=(*caches, third, levels[3])))
@@ -289,15 +309,14 @@ def test_lines_that_push_each_other_out_are_not_asked_for(monkeypatch):
 
 @pytest.mark.parametrize(("times", "side"), [(0.99, 48), (1, 24)])
 def test_boxes_are_smaller_where_their_lines_can_be_asked_for_then(times, side):
-    """Of 48 by 32 runs as above too few stay, of 24 not; that counts with a near third cache."""
+    """Of 48 by 32 runs as above too few stay, of 24 not; that counts where a third cache feeds."""
     sizes = {"a": 16, "b": 24, "c": 8, "d": 32, "e": 48, "f": 32}
     problem = Problem.of("abcde-efcad-bf", sizes)
     caches = [Level("L1", 49152, 4e11, ways=12), Level("L2", 2**21, 8e10, ways=16)]
     memory = Level("memory", None, 2e10)
-    third = Level(
-        "L3", 2**25, times * DEFAULT_COSTS.near_l3_memory_ratio * memory.bandwidth, ways=16
-    )
-    machine = Machine.load("i7-6700k").replace(levels=(*caches, third, memory), **WIDE)
+    wide = USUAL.replace(fma_rate=1.0, **WIDE)
+    third = Level("L3", 2**25, times * feeding_rate(wide), ways=16)
+    machine = wide.replace(levels=(*caches, third, memory))
     found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
     box = dict(found.nest.bands[-2].box)
     assert box["e"] == side
