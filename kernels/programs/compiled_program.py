@@ -244,7 +244,7 @@ class CompiledProgram:
     def _check(self, arrays: Mapping[str, Array]) -> None:
         written = {stage.name for stage in self.program.computation.stages}
         for info in self.arrays:
-            _check_array(info, arrays[info.name], self.layout.unit(info.name))
+            _check_array(info, arrays[info.name], self.layout)
             if info.name in written and not arrays[info.name].flags.writeable:
                 raise SpecError(f"{info.name} cannot be written")
         for name in written & set(arrays):
@@ -290,14 +290,16 @@ class _Member:
             raise self._compiled.find_error(number, position)
 
 
-def _check_array(info: ArrayInfo, array: Array, unit: int | None) -> None:
+def _check_array(info: ArrayInfo, array: Array, layout: Layout) -> None:
     """Raise an error unless an array is as code has it."""
     if array.shape != info.shape:
         raise SizeError(f"{info.name} has shape {array.shape}, not {info.shape}")
     if array.dtype.name != info.dtype or not array.dtype.isnative:
         raise DtypeError(f"{info.name} is {array.dtype}, not {info.dtype}")
-    if unit is not None and array.shape[unit] > 1 and array.strides[unit] != array.itemsize:
-        raise SizeError(
-            f"neighbours along axis {unit} of {info.name} are {array.strides[unit]} bytes apart, "
-            f"not {array.itemsize}"
-        )
+    for axis, step in layout.steps(info.name).items():
+        wanted = step * array.itemsize
+        if array.shape[axis] > 1 and array.strides[axis] != wanted:
+            raise SizeError(
+                f"neighbours along axis {axis} of {info.name} are {array.strides[axis]} bytes "
+                f"apart, not {wanted}"
+            )

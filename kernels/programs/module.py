@@ -194,8 +194,11 @@ class _Function:
 
     def _target(self, array: ArrayForm, arguments: Iterator[ir.Value]) -> Target:
         base = next(arguments)
-        unit = self.layout.unit(array.name)
+        unit, steps = self.layout.unit(array.name), self.layout.steps(array.name)
         size = np.dtype(array.dtype).itemsize
         given = [next(arguments) for _ in range(array.axes)]
-        strides = tuple(size if axis == unit else one for axis, one in enumerate(given))
-        return Target(array.name, array.dtype, base, strides, unit)
+        strides = tuple(
+            steps[axis] * size if axis in steps else one for axis, one in enumerate(given)
+        )
+        pixels = self.layout.pixels_of(array.name)
+        return Target(array.name, array.dtype, base, strides, unit, pixels=pixels)

@@ -14,6 +14,7 @@ from tilesolve.nests.price import has_whole_lines, price_nest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import (
+    pixel_tree,
     plain_tree,
     sequential_tree,
     single_tree,
@@ -61,6 +62,9 @@ def choose_loops(request: NestRequest) -> LoopSolution:
     if request.statement.sequence is not None:
         tree, why = sequential_tree(request), "elements follow from those before them"
         return LoopSolution(request, why, price_loops(request, tree), tree)
+    if request.mode in ("default", "untiled") and (pixels := pixel_tree(request)):
+        why = "channels of pixels are put together or taken apart in registers"
+        return LoopSolution(request, why, price_loops(request, pixels), pixels)
     kind, thesis = tile_class(request.statement), request.mode == "thesis"
     reason, streamed = _untiled_reason(request, kind), _streams(request, kind)
     tiled = [] if reason else list(STRATEGIES[kind](request, streamed))
