@@ -25,6 +25,7 @@ from tilesolve.kernels.programs.accesses import (
     walks_pixels,
 )
 from tilesolve.kernels.programs.emitter import Emitter
+from tilesolve.kernels.programs.looked_at import emit_looked_at
 from tilesolve.kernels.programs.scope import Place, Scope, both, emit_places, emit_position
 from tilesolve.kernels.programs.skeleton import Skeleton
 from tilesolve.kernels.programs.term_emitter import TermEmitter
@@ -60,6 +61,18 @@ def vector_lanes(skeleton: Skeleton, stages: list[int], bits: int, letter: str =
 
 def emit_compute(emitter: Emitter, number: int, scope: Scope, *, non_temporal: bool) -> None:
     """Emit what a stage computes at a point, or at the lanes of a vector."""
+
+    def emit() -> None:
+        _emit_point(emitter, number, scope, non_temporal=non_temporal)
+
+    if emitter.held_stage is None:
+        emit_looked_at(emitter, number, scope, emit, emit)
+    else:
+        emit()
+
+
+def _emit_point(emitter: Emitter, number: int, scope: Scope, *, non_temporal: bool) -> None:
+    """Emit the same where positions are looked at, or are to be."""
     stage = emitter.stage(number)
     dtype = emitter.dtypes[stage.name]
     point = TermEmitter(emitter, number, scope)

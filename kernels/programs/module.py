@@ -178,6 +178,7 @@ class _Function:
         sizes = {name: Place(next(rest)) for name, _ in self.skeleton.sizes}
         scope = Scope(sizes, self.skeleton.ranges)
         emitter = Emitter(builder, self.skeleton, self.bits, targets, params, failure, stop)
+        emitter.passed = frozenset(self.skeleton.needless)
         lowering = Lowering(emitter, buffers, (part, parts))
         for node in body:
             if has_threads((node,)):

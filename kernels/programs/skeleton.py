@@ -23,7 +23,7 @@ from tilesolve.kernels.programs.bounds import (
     without_needless_bounds,
 )
 from tilesolve.kernels.programs.program import Buffer, Guard, Hold, Loop, Node, Program
-from tilesolve.kernels.programs.range_checks import range_checks
+from tilesolve.kernels.programs.range_checks import RangeCheck, needless_checks, range_checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,10 @@ class Skeleton:
         Of the program.
     sizes
         The name of each size, and the greatest that it may be.
+    needless
+        Checks of positions that never fail.
+    far
+        Arrays that are too large for loads at computed positions to find them in a near cache.
     """
 
     stages: tuple[Stage, ...]
@@ -81,6 +85,8 @@ class Skeleton:
     body: tuple[Node, ...]
     non_temporal: tuple[str, ...]
     sizes: tuple[tuple[str, int], ...]
+    needless: tuple[RangeCheck, ...] = ()
+    far: tuple[str, ...] = ()
 
     @property
     def dtypes(self) -> Mapping[str, str]:
@@ -234,6 +240,8 @@ class _Sizes:
             body,
             tuple(sorted(self.program.non_temporal)),
             self._sizes,
+            needless_checks(computation),
+            tuple(_list_far(computation)),
         )
         return found, tuple(value for _, value in self.known)
 
@@ -365,3 +373,10 @@ def _list_shapes(computation: Computation) -> Iterator[tuple[str, tuple[int, ...
     names = {check.read.array for check in range_checks(computation.stages)}
     names |= {stage.name for stage in computation.stages if stage.update is not None}
     yield from ((one.name, one.shape) for one in computation.arrays if one.name in names)
+
+
+def _list_far(computation: Computation) -> Iterator[str]:
+    """Yield the arrays at computed positions from whose size on vectors gather best."""
+    for name in dict.fromkeys(one.read.array for one in range_checks(computation.stages)):
+        if computation.array(name).bytes > tuning.MAX_NEAR_TABLE_BYTES:
+            yield name

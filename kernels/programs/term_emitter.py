@@ -82,10 +82,38 @@ class TermEmitter(TermValues):
             transposed = load_transposed(self.emitter, target, plain, self.scope)
             if transposed is not None:
                 return to_bits(self.emitter.builder, transposed, target.dtype)
+        if self._runs_apart(read):
+            return self._lane_by_lane(read)
         places: Sequence[Affine | ir.Value] = plain or ()
         if plain is None:
             places = self.checked_places(read)
         return load_affine(self.emitter.builder, target, places, self.scope)
+
+    def _runs_apart(self, read: Read) -> bool:
+        """Return whether each lane loads by itself, at positions whose checks hold."""
+        lanes = self.scope.lanes
+        if lanes is None or lanes.mask is not None or read.plain is not None:
+            return False
+        if read.array in self.emitter.skeleton.far:
+            return False
+        axes = [axis for axis, one in enumerate(read.subscripts) if isinstance(one, Term)]
+        checks = {RangeCheck(self.number, read, axis) for axis in axes}
+        if not checks <= self.emitter.passed:
+            return False
+        return any(lanes.letter in one.letters for one in read.parts)
+
+    def _lane_by_lane(self, read: Read) -> ir.Value:
+        """Emit a load for each lane: positions come from memory, not out of a vector."""
+        builder, lanes = self.emitter.builder, self.scope.lanes
+        assert lanes is not None
+        kind = ir.VectorType(number_type(self.emitter.dtypes[read.array]), lanes.count)
+        found = ir.Constant(kind, ir.Undefined)
+        first = vectors.hide_origin(builder, self.scope.places[lanes.letter].value(builder))
+        scope = self.scope.at(lanes.letter, Place(first))
+        for lane in range(lanes.count):
+            point = TermEmitter(self.emitter, self.number, scope.lane(lane))
+            found = builder.insert_element(found, point.read(read), ir.IntType(32)(lane))
+        return found
 
     def checked_places(self, read: Read) -> list[Affine | ir.Value]:
         """Return the positions of an element, those that are computed after a check."""
@@ -101,6 +129,9 @@ class TermEmitter(TermValues):
                 continue
             value = self.value(one, "int64")
             check = RangeCheck(self.number, read, axis)
+            if check in self.emitter.passed:
+                found.append(value)
+                continue
             extent = self.emitter.skeleton.shape(read.array)[axis]
             place, outside = self.emitter.check(check, value, extent, self.scope)
             found.append(place)
