@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.computation import Computation
-from tilesolve.contractions.statements.intervals import find_interval
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Read, Term
+from tilesolve.contractions.statements.terms import Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +57,3 @@ def range_checks(stages: Sequence[Stage]) -> tuple[RangeCheck, ...]:
         for axis, one in enumerate(read.subscripts)
         if not isinstance(one, Affine)
     )
-
-
-def needless_checks(computation: Computation) -> tuple[RangeCheck, ...]:
-    """Return the checks that never fail: what a dtype holds is no position outside.
-
-    Examples
-    --------
-    >>> from tilesolve.contractions.statements.computation import bind_stages
-    >>> from tilesolve.contractions.statements.parse import parse_stages
-    >>> def count(extent):
-    ...     stages, dtypes = parse_stages("o[i] = T[v[i]]"), {"v": "uint8", "T": "float32"}
-    ...     return len(needless_checks(bind_stages(stages, {"i": 9}, dtypes, {"T": (extent,)})))
-    >>> count(255), count(256)
-    (0, 1)
-    """
-    found = []
-    for check in range_checks(computation.stages):
-        position, stage = check.read.subscripts[check.axis], computation.stages[check.stage]
-        assert isinstance(position, Term)
-        interval = find_interval(position, computation.dtypes, computation.box(stage))
-        extent = computation.array(check.read.array).shape[check.axis]
-        if interval is not None and interval[0] >= 0 and interval[1] < extent:
-            found.append(check)
-    return tuple(found)

@@ -22,8 +22,9 @@ from tilesolve.kernels.programs.bounds import (
     summed_names,
     without_needless_bounds,
 )
+from tilesolve.kernels.programs.known_positions import list_far, list_needless, list_spread
 from tilesolve.kernels.programs.program import Buffer, Guard, Hold, Loop, Node, Program
-from tilesolve.kernels.programs.range_checks import RangeCheck, needless_checks, range_checks
+from tilesolve.kernels.programs.range_checks import RangeCheck, range_checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class Skeleton:
         Checks of positions that never fail.
     far
         Arrays that are too large for loads at computed positions to find them in a near cache.
+    spread
+        Stages whose updates go to several tables, and the elements of one.
     """
 
     stages: tuple[Stage, ...]
@@ -87,6 +90,7 @@ class Skeleton:
     sizes: tuple[tuple[str, int], ...]
     needless: tuple[RangeCheck, ...] = ()
     far: tuple[str, ...] = ()
+    spread: tuple[tuple[int, int], ...] = ()
 
     @property
     def dtypes(self) -> Mapping[str, str]:
@@ -240,8 +244,9 @@ class _Sizes:
             body,
             tuple(sorted(self.program.non_temporal)),
             self._sizes,
-            needless_checks(computation),
-            tuple(_list_far(computation)),
+            tuple(list_needless(computation)),
+            tuple(list_far(computation)),
+            tuple(list_spread(computation)),
         )
         return found, tuple(value for _, value in self.known)
 
@@ -373,10 +378,3 @@ def _list_shapes(computation: Computation) -> Iterator[tuple[str, tuple[int, ...
     names = {check.read.array for check in range_checks(computation.stages)}
     names |= {stage.name for stage in computation.stages if stage.update is not None}
     yield from ((one.name, one.shape) for one in computation.arrays if one.name in names)
-
-
-def _list_far(computation: Computation) -> Iterator[str]:
-    """Yield the arrays at computed positions from whose size on vectors gather best."""
-    for name in dict.fromkeys(one.read.array for one in range_checks(computation.stages)):
-        if computation.array(name).bytes > tuning.MAX_NEAR_TABLE_BYTES:
-            yield name

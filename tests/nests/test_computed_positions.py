@@ -151,3 +151,33 @@ def test_no_value_lies_outside_of_its_interval(term, one, other, seed):
     assert interval is not None
     assert interval[0] <= int(found.min())
     assert int(found.max()) <= interval[1]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(["h[A[y,x]] += 1", "h[A[y,x] >> 4] += B[y,x]", "h[A[y,x] % 7] += 2"]),
+    st.sampled_from(["uint8", "bool"]),
+    st.tuples(st.integers(1, 90), st.integers(1, 300)),
+    st.sampled_from(["constant", "drawn", "stripes"]),
+    st.integers(0, 300),
+    st.integers(0, 10**6),
+)
+def test_counts_of_few_values_are_numpys(text, dtype, shape, what, longer, seed):
+    """Of images with areas of one value, too: updates go to several tables, which are added up."""
+    rng = np.random.default_rng(seed)
+    A = rng.integers(0, 256, shape) if what == "drawn" else np.full(shape, rng.integers(256))
+    A[:, ::2] += what == "stripes"
+    A = (A % 256).astype("uint8")
+    B = rng.integers(-9, 9, shape).astype("int32")
+    positions = {"h[A[y,x]]": A, "h[A[y,x] >> 4]": A >> 4}.get(text.partition(" +=")[0], A % 7)
+    if dtype == "bool" and text.startswith("h[A[y,x]]"):
+        text, positions = "h[uint8(A[y,x] > 9)] += 1", (A > 9).astype("uint8")
+    weights = {"1": np.ones(shape, int), "2": np.full(shape, 2)}.get(text.split()[-1], B)
+    expected = np.zeros(256 + longer, weights.dtype)
+    np.add.at(expected, positions, weights)
+    used = {"A": A, "B": B} if "B[" in text else {"A": A}
+    shapes = {**dict.fromkeys(used, shape), "h": expected.shape}
+    plan = tilesolve.nest(text, shapes, {name: one.dtype.name for name, one in used.items()})
+    out = guard_pages.lay(np.ones(expected.shape, plan.computation.output.dtype), rng)
+    given_arrays = {name: guard_pages.give(one, rng) for name, one in used.items()}
+    np.testing.assert_array_equal(plan(**given_arrays, out=out), expected)
