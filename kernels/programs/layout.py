@@ -79,15 +79,13 @@ class Layout:
 
     @classmethod
     def rows(cls, computation: Computation) -> Self:
-        """Return the layout of arrays in C order."""
-        shapes = {array.name: array.shape for array in computation.arrays}
-        units = {name: len(shape) - 1 if shape else None for name, shape in shapes.items()}
-        pixels = {
-            name: Pixels(len(shape) - 2, shape[-1])
-            for name, shape in shapes.items()
-            if len(shape) > 1 and is_pixel(shape[-1])
-        }
-        return cls(tuple(units.items()), tuple(pixels.items()))
+        """Return the layout of arrays in C order, with or without gaps between rows."""
+        return cls(
+            tuple(
+                (array.name, len(array.shape) - 1 if array.shape else None)
+                for array in computation.arrays
+            )
+        )
 
     def unit(self, name: str) -> int | None:
         """Return the axis of an array."""

@@ -11,6 +11,7 @@ from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.compiled_program import compile_program
+from tilesolve.kernels.programs.layout import Layout
 from tilesolve.nests.planning import solve_nest
 from tilesolve.nests.request import NestRequest
 
@@ -81,8 +82,8 @@ def test_a_program_for_pixels_refuses_arrays_with_more_channels():
     """Its code has the distance between pixels as a number."""
     computation = bind_stages(parse_stages("P[c,x] = I[x,c]"), {"x": 40, "c": 3})
     (solution,) = solve_nest(NestRequest(computation, tilesolve.Machine.load("i7-6700k"))).solutions
-    code = compile_program(solution.program)
     room, out = np.ones((40, 4)), np.zeros((3, 40))
+    code = compile_program(solution.program, Layout.of({"I": room[:, :3].copy(), "P": out}))
     with pytest.raises(SizeError, match="neighbours along axis 0 of I are 32 bytes apart, not 24"):
         code.run({"I": room[:, :3], "P": out})
     code.run({"I": room[:, :3].copy(), "P": out})
