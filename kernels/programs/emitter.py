@@ -54,6 +54,8 @@ class Emitter:
         Parts of lines that wait for what goes on there, by the array and the lanes of a vector.
     passed
         Checks of positions that hold where the builder is.
+    picks_bytes
+        Whether the CPU picks bytes out of registers.
     """
 
     builder: ir.IRBuilder
@@ -70,6 +72,7 @@ class Emitter:
     held_ragged: bool = False
     waiting: dict[tuple[str, int], WaitingPart] = field(default_factory=dict)
     passed: frozenset[RangeCheck] = frozenset()
+    picks_bytes: bool = False
 
     def stage(self, number: int) -> Stage:
         """Return a stage by its position."""

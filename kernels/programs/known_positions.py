@@ -10,7 +10,7 @@ from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.intervals import find_interval
-from tilesolve.contractions.statements.terms import Term
+from tilesolve.contractions.statements.terms import Read, Term
 from tilesolve.kernels.programs.range_checks import RangeCheck, range_checks
 
 
@@ -71,3 +71,25 @@ def list_spread(computation: Computation) -> Iterator[tuple[int, int]]:
         fits = count <= min(tuning.MAX_SPREAD_TABLE, *computation.array(stage.name).shape)
         if fits and computation.points(stage) >= least:
             yield number, count
+
+
+def list_picked(computation: Computation) -> Iterator[tuple[Read, int]]:
+    """Yield reads of tables of bytes by bytes, and how many elements of the table they reach.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> pixels = bind_stages(parse_stages("o[i] = T[v[i]]"), {"i": 9}, "uint8", {"T": (300,)})
+    >>> [(str(read), count) for read, count in list_picked(pixels)]
+    [('T[v[i]]', 256)]
+    """
+    dtypes = computation.dtypes
+    for check in list_needless(computation):
+        position, stage = check.read.subscripts[check.axis], computation.stages[check.stage]
+        assert isinstance(position, Term)
+        single = len(check.read.subscripts) == np.dtype(dtypes[check.read.array]).itemsize == 1
+        if single and check.read != stage.target and position.kind(dtypes) == "uint8":
+            interval = find_interval(position, dtypes, computation.box(stage))
+            assert interval is not None
+            yield check.read, interval[1] + 1

@@ -14,6 +14,7 @@ from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.bounds import (
     Ranges,
     count_trips,
@@ -22,7 +23,12 @@ from tilesolve.kernels.programs.bounds import (
     summed_names,
     without_needless_bounds,
 )
-from tilesolve.kernels.programs.known_positions import list_far, list_needless, list_spread
+from tilesolve.kernels.programs.known_positions import (
+    list_far,
+    list_needless,
+    list_picked,
+    list_spread,
+)
 from tilesolve.kernels.programs.program import Buffer, Guard, Hold, Loop, Node, Program
 from tilesolve.kernels.programs.range_checks import RangeCheck, range_checks
 
@@ -78,6 +84,8 @@ class Skeleton:
         Arrays that are too large for loads at computed positions to find them in a near cache.
     spread
         Stages whose updates go to several tables, and the elements of one.
+    picked
+        Reads of tables of bytes that fit registers, and their elements.
     """
 
     stages: tuple[Stage, ...]
@@ -91,6 +99,7 @@ class Skeleton:
     needless: tuple[RangeCheck, ...] = ()
     far: tuple[str, ...] = ()
     spread: tuple[tuple[int, int], ...] = ()
+    picked: tuple[tuple[Read, int], ...] = ()
 
     @property
     def dtypes(self) -> Mapping[str, str]:
@@ -247,6 +256,7 @@ class _Sizes:
             tuple(list_needless(computation)),
             tuple(list_far(computation)),
             tuple(list_spread(computation)),
+            tuple(list_picked(computation)),
         )
         return found, tuple(value for _, value in self.known)
 
