@@ -103,13 +103,13 @@ def find_channels(stage: Stage, computation: Computation) -> tuple[str, str] | N
             x.plain if isinstance(x, Affine) else None for x in element.subscripts[-2:]
         )
         others = [x for x in stage.output if x != channel]
-        if channel not in stage.output or others[-1:] != [along]:
+        if channel is None or channel not in stage.output or others[-1:] != [along]:
             continue
         whole = computation.sizes[channel] == computation.array(element.array).shape[-1]
         bounded = any(channel in one.letters for one in stage.where)
         crossed = (one for one in reads if _crosses(one, along))
         if whole and not bounded and all(has_pixels(one, computation) for one in crossed):
-            return channel, along
+            return channel, others[-1]
     return None
 
 

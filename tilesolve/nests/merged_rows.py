@@ -117,7 +117,7 @@ def _merge(
 ) -> tuple[Computation, dict[str, tuple[int, ...]]]:
     """Return a statement in which one letter walks all rows, and the axes that are gone."""
     (stage,) = computation.stages
-    gone = {}
+    gone: dict[str, tuple[int, ...]] = {}
     for element in (stage.target, *stage.reads):
         letters = [_letter_of(one) for one in element.subscripts]
         if first in letters:
