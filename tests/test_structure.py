@@ -193,6 +193,7 @@ NUMBERS = {
         "kernels.ir.copies": "SINGLE_BYTES",
         "kernels.ir.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TRANSPOSED_KINDS",
         "kernels.ir.masking": "_INT32",
+        "kernels.ir.picked_bytes": "LANES",
         "kernels.ir.vectors": "INT64 _INT32 _SCALARS",
         "kernels.ir.arithmetic": "BIT BYTE",
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",

@@ -13,7 +13,9 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.arithmetic import BIT, BYTE, memory_type
 from tilesolve.kernels.ir.division import divide_down
+from tilesolve.kernels.ir.pixels import choose_lanes, load_pixels
 from tilesolve.kernels.ir.vectors import INT64, constant
+from tilesolve.kernels.programs.layout import Pixels
 from tilesolve.kernels.programs.scope import Place, Scope, emit_places, emit_position
 
 
@@ -35,6 +37,8 @@ class Target:
         Positions of the first element, in a buffer.
     ring
         Axis along which places are used again, and after how many.
+    pixels
+        The axis behind a short unit axis, and how many elements that has; None if it is not short.
     remainders
         Places along it that were computed, by the block that they are in and the position.
     """
@@ -46,6 +50,7 @@ class Target:
     unit: int | None
     origin: tuple[Place, ...] = ()
     ring: tuple[int, int] | None = None
+    pixels: Pixels | None = None
     remainders: dict[tuple[ir.Block, int, int], Place] = field(default_factory=dict, compare=False)
 
     @property
@@ -151,6 +156,8 @@ def load_affine(
         found = _load_near(builder, target, places, along.factor(lanes.letter), scope)
     elif along is not None:
         found = _load_repeated(builder, target, places, along, scope)
+    elif walks_pixels(target, subscripts, lanes.letter):
+        found = _load_channel(builder, target, subscripts, scope)
     if found is None:
         pointers = lane_pointers(builder, target, subscripts, scope)
         found = masking.gather(builder, pointers, kind, full_mask(scope))
@@ -174,6 +181,34 @@ def _find_along(
         return None
     along = subscripts[target.unit]
     return along if isinstance(along, Affine) else None
+
+
+def walks_pixels(target: Target, subscripts: Sequence[Affine | ir.Value], letter: str) -> bool:
+    """Return whether lanes along a letter are the same channel of pixels side by side."""
+    if target.pixels is None:
+        return False
+    differs = [axis for axis, one in enumerate(subscripts) if _differs(one, letter)]
+    along = subscripts[target.pixels.axis]
+    if differs != [target.pixels.axis] or not isinstance(along, Affine):
+        return False
+    return along.divisor == 1 and along.factor(letter) == 1
+
+
+def _load_channel(
+    builder: ir.IRBuilder, target: Target, subscripts: Sequence[Affine | ir.Value], scope: Scope
+) -> ir.Value:
+    """Load a channel of pixels; all of the pixels where code knows which channel it is."""
+    lanes, pixels = scope.lanes, target.pixels
+    assert lanes is not None
+    assert pixels is not None
+    assert target.unit is not None
+    places = emit_places(builder, subscripts, scope)
+    channel: int | None = None
+    if places[target.unit].base is None:
+        channel, places[target.unit] = places[target.unit].offset, Place(None)
+    where = emit_pointer(builder, target, places)
+    kind = ir.VectorType(memory_type(target.dtype), lanes.count)
+    return load_pixels(builder, where, kind, (pixels.channels, channel), lanes.mask)
 
 
 def _load_near(
@@ -206,7 +241,7 @@ def _load_near(
     wanted = [abs(factor) * lane for lane in range(lanes.count)]
     if factor < 0:
         wanted.reverse()
-    return _choose_lanes(builder, loaded, begins, wanted)
+    return choose_lanes(builder, loaded, begins, wanted)
 
 
 def _load_masked(
@@ -223,30 +258,6 @@ def _load_masked(
     back = range(kind.count - 1, -1, -1)
     found = masking.load_masked(builder, where, kind, vectors.shuffle(builder, mask, mask, back))
     return vectors.shuffle(builder, found, found, back)
-
-
-def _choose_lanes(
-    builder: ir.IRBuilder,
-    loaded: Sequence[ir.Value],
-    begins: Sequence[int],
-    wanted: Sequence[int],
-) -> ir.Value:
-    """Return a vector of elements that lie in some vectors, by where they lie."""
-    count = len(wanted)
-    if len(loaded) == 1 and list(wanted) == list(range(count)):
-        return loaded[0]
-    found = loaded[0]
-    order = [where if where < count else 0 for where in wanted]
-    if len(loaded) == 1:
-        return vectors.shuffle(builder, found, found, order)
-    for at, (piece, begin) in enumerate(zip(loaded[1:], begins[1:], strict=True)):
-        before = order if at == 0 else list(range(count))
-        mixed = [
-            count + where - begin if begin <= where < begin + count and where >= count else keep
-            for where, keep in zip(wanted, before, strict=True)
-        ]
-        found = vectors.shuffle(builder, found, piece, mixed)
-    return found
 
 
 def _load_repeated(

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir
 
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.computation import ArrayInfo
 from tilesolve.contractions.statements.terms import Term
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import TargetCpu, compile_module, optimise
+from tilesolve.kernels.ir.picked_bytes import FEATURE
 from tilesolve.kernels.objects import load_object, object_path
 from tilesolve.kernels.programs.layout import Layout, Strided
 from tilesolve.kernels.programs.module import (
@@ -75,7 +77,7 @@ def compile_program(
     skeleton, sizes = find_skeleton(program)
     path = object_path("code", "program", skeleton, layout, bits, np.__version__)
     code = load_object(
-        path, lambda: compile_module(lower(skeleton, layout, bits).module, cpu, unroll=False)
+        path, lambda: compile_module(_lower(skeleton, layout, bits, cpu), cpu, unroll=False)
     )
     return CompiledProgram(program, skeleton, sizes, layout, bits, code)
 
@@ -90,11 +92,15 @@ def program_assembly(
     cpu = TargetCpu.here() if cpu is None else cpu
     layout = Layout.rows(program.computation) if layout is None else layout
     bits = cpu.bits if bits is None else bits
-    parsed, machine = optimise(
-        lower(find_skeleton(program)[0], layout, bits).module, cpu, unroll=False
-    )
+    module = _lower(find_skeleton(program)[0], layout, bits, cpu)
+    parsed, machine = optimise(module, cpu, unroll=False)
     text: str = machine.emit_assembly(parsed)
     return text
+
+
+def _lower(skeleton: Skeleton, layout: Layout, bits: int, cpu: TargetCpu) -> ir.Module:
+    """Return a program in LLVM IR for a CPU."""
+    return lower(skeleton, layout, bits, picks_bytes=FEATURE in cpu.features.split(",")).module
 
 
 @dataclass(frozen=True)
@@ -244,7 +250,7 @@ class CompiledProgram:
     def _check(self, arrays: Mapping[str, Array]) -> None:
         written = {stage.name for stage in self.program.computation.stages}
         for info in self.arrays:
-            _check_array(info, arrays[info.name], self.layout.unit(info.name))
+            _check_array(info, arrays[info.name], self.layout)
             if info.name in written and not arrays[info.name].flags.writeable:
                 raise SpecError(f"{info.name} cannot be written")
         for name in written & set(arrays):
@@ -290,14 +296,16 @@ class _Member:
             raise self._compiled.find_error(number, position)
 
 
-def _check_array(info: ArrayInfo, array: Array, unit: int | None) -> None:
+def _check_array(info: ArrayInfo, array: Array, layout: Layout) -> None:
     """Raise an error unless an array is as code has it."""
     if array.shape != info.shape:
         raise SizeError(f"{info.name} has shape {array.shape}, not {info.shape}")
     if array.dtype.name != info.dtype or not array.dtype.isnative:
         raise DtypeError(f"{info.name} is {array.dtype}, not {info.dtype}")
-    if unit is not None and array.shape[unit] > 1 and array.strides[unit] != array.itemsize:
-        raise SizeError(
-            f"neighbours along axis {unit} of {info.name} are {array.strides[unit]} bytes apart, "
-            f"not {array.itemsize}"
-        )
+    for axis, step in layout.steps(info.name).items():
+        wanted = step * array.itemsize
+        if array.shape[axis] > 1 and array.strides[axis] != wanted:
+            raise SizeError(
+                f"neighbours along axis {axis} of {info.name} are {array.strides[axis]} bytes "
+                f"apart, not {wanted}"
+            )

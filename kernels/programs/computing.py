@@ -13,15 +13,20 @@ from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
+from tilesolve.kernels.ir.pixels import store_pixels
 from tilesolve.kernels.ir.vectors import constant
 from tilesolve.kernels.programs.accesses import (
+    emit_pointer,
     full_mask,
     load_affine,
     store_affine,
     store_number,
+    to_bytes,
+    walks_pixels,
 )
 from tilesolve.kernels.programs.emitter import Emitter
-from tilesolve.kernels.programs.scope import Place, Scope, both, emit_position
+from tilesolve.kernels.programs.looked_at import emit_looked_at
+from tilesolve.kernels.programs.scope import Place, Scope, both, emit_places, emit_position
 from tilesolve.kernels.programs.skeleton import Skeleton
 from tilesolve.kernels.programs.term_emitter import TermEmitter
 from tilesolve.packing.sizes import LINE_BYTES
@@ -56,6 +61,18 @@ def vector_lanes(skeleton: Skeleton, stages: list[int], bits: int, letter: str =
 
 def emit_compute(emitter: Emitter, number: int, scope: Scope, *, non_temporal: bool) -> None:
     """Emit what a stage computes at a point, or at the lanes of a vector."""
+
+    def emit() -> None:
+        _emit_point(emitter, number, scope, non_temporal=non_temporal)
+
+    if emitter.held_stage is None:
+        emit_looked_at(emitter, number, scope, emit, emit)
+    else:
+        emit()
+
+
+def _emit_point(emitter: Emitter, number: int, scope: Scope, *, non_temporal: bool) -> None:
+    """Emit the same where positions are looked at, or are to be."""
     stage = emitter.stage(number)
     dtype = emitter.dtypes[stage.name]
     point = TermEmitter(emitter, number, scope)
@@ -64,14 +81,10 @@ def emit_compute(emitter: Emitter, number: int, scope: Scope, *, non_temporal: b
         return
     reduction = stage.reduction
     if reduction is None:
-        store_affine(
-            emitter.builder,
-            emitter.targets[stage.name],
-            plain_axes(stage),
-            stage_value(emitter, number, scope),
-            scope,
-            non_temporal=non_temporal,
-        )
+        value, target = stage_value(emitter, number, scope), emitter.targets[stage.name]
+        if not _put_in_pixels(emitter, stage, value, scope):
+            axes = plain_axes(stage)
+            store_affine(emitter.builder, target, axes, value, scope, non_temporal=non_temporal)
         return
     value = point.value(reduction.term, dtype)
     if scope.lanes is not None:
@@ -91,6 +104,34 @@ def stage_value(emitter: Emitter, number: int, scope: Scope) -> ir.Value:
     point = TermEmitter(emitter, number, scope)
     value = point.value(stage.term, emitter.dtypes[stage.name])
     return value if scope.lanes is None else point.lanes_of(value)
+
+
+def _put_in_pixels(emitter: Emitter, stage: Stage, value: ir.Value, scope: Scope) -> bool:
+    """Store what was computed with the other channels of its pixels, if it is the last of them.
+
+    Returns
+    -------
+    bool
+        Whether it is stored then: loops over all channels are written out around the vectors.
+    """
+    target, axes, lanes = emitter.targets[stage.name], plain_axes(stage), scope.lanes
+    if lanes is None or target.pixels is None or not walks_pixels(target, axes, lanes.letter):
+        return False
+    channel = stage.output[target.unit or 0]
+    trip = scope.trips.get(channel)
+    if trip is None or trip.count != target.pixels.channels:
+        return False
+    if any(channel in one.letters for one in stage.where):
+        return False
+    others = (scope.places[x] for x in stage.output if x != channel)
+    key = (target.name, *((id(place.base), place.offset) for place in others))
+    values = emitter.kept.setdefault(key, [])
+    values.append(to_bytes(emitter.builder, value, target.dtype))
+    if len(values) == trip.count:
+        first = replace(scope, places={**scope.places, channel: Place(None)})
+        where = emit_pointer(emitter.builder, target, emit_places(emitter.builder, axes, first))
+        store_pixels(emitter.builder, values, where, lanes.mask)
+    return True
 
 
 def _accumulate(emitter: Emitter, number: int, value: ir.Value, scope: Scope) -> None:

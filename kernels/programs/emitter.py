@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,6 +52,10 @@ class Emitter:
         Whether elements beyond the end of a loop are left out.
     waiting
         Parts of lines that wait for what goes on there, by the array and the lanes of a vector.
+    passed
+        Checks of positions that hold where the builder is.
+    picks_bytes
+        Whether the CPU picks bytes out of registers.
     """
 
     builder: ir.IRBuilder
@@ -67,6 +71,8 @@ class Emitter:
     held_names: frozenset[str] = frozenset()
     held_ragged: bool = False
     waiting: dict[tuple[str, int], WaitingPart] = field(default_factory=dict)
+    passed: frozenset[RangeCheck] = frozenset()
+    picks_bytes: bool = False
 
     def stage(self, number: int) -> Stage:
         """Return a stage by its position."""
@@ -99,6 +105,15 @@ class Emitter:
             for way, write in zip(ways, (yes, no), strict=True):
                 with way, self.inside():
                     write()
+
+    @contextmanager
+    def passing(self, checks: Iterable[RangeCheck]) -> Iterator[None]:
+        """Write code that runs where some checks hold."""
+        before, self.passed = self.passed, self.passed.union(checks)
+        try:
+            yield
+        finally:
+            self.passed = before
 
     def check(
         self, check: RangeCheck, position: ir.Value, extent: Affine, scope: Scope

@@ -50,6 +50,7 @@ from tilesolve.kernels.programs.scope import (
     enter_trip,
     full_loop,
 )
+from tilesolve.kernels.programs.spread_updates import spread_updates, update_in_turns
 from tilesolve.kernels.programs.vector_loops import (
     emit_vector_loop,
     keep_positions,
@@ -77,6 +78,8 @@ class Lowering:
         Whether loops may be written out; not amid trips that are left over.
     depth
         Loops around.
+    tables
+        Those that updates go to in turn; none where they are not spread.
     """
 
     emitter: Emitter
@@ -84,6 +87,7 @@ class Lowering:
     share: tuple[ir.Value, ir.Value]
     written_out: bool = True
     depth: int = field(default=0)
+    tables: Sequence[Target] = ()
 
     def emit(self, body: Body, scope: Scope) -> None:
         """Emit some parts in order."""
@@ -108,6 +112,11 @@ class Lowering:
         if self.emitter.held_stage is not None and held_place(self.emitter, loop, scope, self.emit):
             return
         loop = without_needless_bounds(loop, scope.ranges)
+        if not (self.tables or self.depth) and (spread := self._spread(loop)) is not None:
+            with spread_updates(self.emitter, spread) as self.tables:
+                self._loop(loop, scope)
+            self.tables = ()
+            return
         match loop.kind:
             case "vector" if not self._single(loop):
                 self._vector(loop, scope)
@@ -141,7 +150,17 @@ class Lowering:
         many = loop.step == 1 and count_trips(loop, scope.ranges).most > piece
         if outer and many and _short_trips(loop, scope):
             loop = _in_pieces(loop, piece)
-        self._trips(loop, scope, None)
+        if self.tables and isinstance(loop.body[0], Compute):
+            low, rest = update_in_turns(self.emitter, loop, scope, self.tables)
+            self._run(loop, scope, low, rest)
+        else:
+            self._trips(loop, scope, None)
+
+    def _spread(self, loop: Loop) -> int | None:
+        """Return the stage of a loop whose updates are spread, if it computes no other."""
+        stages = list(stages_of(loop.body))
+        found = [number for number, _ in self.emitter.skeleton.spread if stages == [number]]
+        return found[0] if found else None
 
     def _trips(self, loop: Loop, scope: Scope, share: tuple[ir.Value, ir.Value] | None) -> None:
         """Emit a loop that runs trip by trip, or a thread's part of it."""

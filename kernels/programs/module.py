@@ -49,15 +49,18 @@ class Lowered:
     names: tuple[str, ...]
 
 
-def lower(skeleton: Skeleton, layout: Layout, bits: int) -> Lowered:
-    """Return a program in LLVM IR, for vectors of so many bits."""
+def lower(skeleton: Skeleton, layout: Layout, bits: int, *, picks_bytes: bool = False) -> Lowered:
+    """Return a program in LLVM IR, for vectors of so many bits.
+
+    `picks_bytes` says whether the CPU picks bytes out of registers, see `pick_bytes`.
+    """
     check_threads(skeleton)
     module = ir.Module(name="tilesolve")
     buffers = _buffers(skeleton)
     names = []
     for number, body in enumerate(split_phases(skeleton.body)):
         names.append(f"phase{number}")
-        _Function(module, skeleton, layout, bits, buffers).emit(names[-1], body)
+        _Function(module, skeleton, layout, bits, buffers, picks_bytes).emit(names[-1], body)
     return Lowered(module, tuple(names))
 
 
@@ -119,6 +122,7 @@ class _Function:
     layout: Layout
     bits: int
     buffers: Mapping[int, tuple[int, int]]
+    picks_bytes: bool
 
     def emit(self, name: str, body: Sequence[Node]) -> None:
         """Emit the code of some parts under a name."""
@@ -178,6 +182,8 @@ class _Function:
         sizes = {name: Place(next(rest)) for name, _ in self.skeleton.sizes}
         scope = Scope(sizes, self.skeleton.ranges)
         emitter = Emitter(builder, self.skeleton, self.bits, targets, params, failure, stop)
+        emitter.passed = frozenset(self.skeleton.needless)
+        emitter.picks_bytes = self.picks_bytes
         lowering = Lowering(emitter, buffers, (part, parts))
         for node in body:
             if has_threads((node,)):
@@ -194,8 +200,11 @@ class _Function:
 
     def _target(self, array: ArrayForm, arguments: Iterator[ir.Value]) -> Target:
         base = next(arguments)
-        unit = self.layout.unit(array.name)
+        unit, steps = self.layout.unit(array.name), self.layout.steps(array.name)
         size = np.dtype(array.dtype).itemsize
         given = [next(arguments) for _ in range(array.axes)]
-        strides = tuple(size if axis == unit else one for axis, one in enumerate(given))
-        return Target(array.name, array.dtype, base, strides, unit)
+        strides = tuple(
+            steps[axis] * size if axis in steps else one for axis, one in enumerate(given)
+        )
+        pixels = self.layout.pixels_of(array.name)
+        return Target(array.name, array.dtype, base, strides, unit, pixels=pixels)

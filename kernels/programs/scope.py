@@ -104,6 +104,13 @@ class Scope:
         ranges = {**self.ranges, name: values} if values else self.ranges
         return replace(self, places={**self.places, name: place}, ranges=ranges)
 
+    def lane(self, number: int) -> Self:
+        """Return the scope at one point of a vector."""
+        assert self.lanes is not None
+        place = self.places[self.lanes.letter]
+        inner = self.at(self.lanes.letter, Place(place.base, place.offset + number))
+        return replace(inner, lanes=None)
+
     def enter_element(self, around: Scope) -> Self:
         """Return the scope at an element of a `Hold`, given that around the bounds of its loop.
 

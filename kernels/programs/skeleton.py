@@ -14,6 +14,7 @@ from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.bounds import (
     Ranges,
     count_trips,
@@ -22,8 +23,14 @@ from tilesolve.kernels.programs.bounds import (
     summed_names,
     without_needless_bounds,
 )
+from tilesolve.kernels.programs.known_positions import (
+    list_far,
+    list_needless,
+    list_picked,
+    list_spread,
+)
 from tilesolve.kernels.programs.program import Buffer, Guard, Hold, Loop, Node, Program
-from tilesolve.kernels.programs.range_checks import range_checks
+from tilesolve.kernels.programs.range_checks import RangeCheck, range_checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,14 @@ class Skeleton:
         Of the program.
     sizes
         The name of each size, and the greatest that it may be.
+    needless
+        Checks of positions that never fail.
+    far
+        Arrays that are too large for loads at computed positions to find them in a near cache.
+    spread
+        Stages whose updates go to several tables, and the elements of one.
+    picked
+        Reads of tables of bytes that fit registers, and their elements.
     """
 
     stages: tuple[Stage, ...]
@@ -81,6 +96,10 @@ class Skeleton:
     body: tuple[Node, ...]
     non_temporal: tuple[str, ...]
     sizes: tuple[tuple[str, int], ...]
+    needless: tuple[RangeCheck, ...] = ()
+    far: tuple[str, ...] = ()
+    spread: tuple[tuple[int, int], ...] = ()
+    picked: tuple[tuple[Read, int], ...] = ()
 
     @property
     def dtypes(self) -> Mapping[str, str]:
@@ -234,6 +253,10 @@ class _Sizes:
             body,
             tuple(sorted(self.program.non_temporal)),
             self._sizes,
+            tuple(list_needless(computation)),
+            tuple(list_far(computation)),
+            tuple(list_spread(computation)),
+            tuple(list_picked(computation)),
         )
         return found, tuple(value for _, value in self.known)
 

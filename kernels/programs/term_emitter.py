@@ -11,9 +11,11 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
 from tilesolve.contractions.statements.terms import Param, Position, Read, Reduce, Term
 from tilesolve.kernels.ir import vectors
-from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
+from tilesolve.kernels.ir.arithmetic import BYTE, EMITTERS, number_type
+from tilesolve.kernels.ir.masking import load_masked, mask_first_lanes
+from tilesolve.kernels.ir.picked_bytes import LANES, pick_bytes
 from tilesolve.kernels.ir.term_values import TermValues
-from tilesolve.kernels.ir.vectors import constant
+from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import (
     full_mask,
     lane_positions,
@@ -82,10 +84,63 @@ class TermEmitter(TermValues):
             transposed = load_transposed(self.emitter, target, plain, self.scope)
             if transposed is not None:
                 return to_bits(self.emitter.builder, transposed, target.dtype)
+        if (count := self._fits_registers(read)) is not None:
+            return self._pick(read, count)
+        if self._runs_apart(read):
+            return self._lane_by_lane(read)
         places: Sequence[Affine | ir.Value] = plain or ()
         if plain is None:
             places = self.checked_places(read)
         return load_affine(self.emitter.builder, target, places, self.scope)
+
+    def _fits_registers(self, read: Read) -> int | None:
+        """Return the elements of a table of bytes that is kept in registers; None if it is not."""
+        lanes, targets = self.scope.lanes, self.emitter.targets
+        if lanes is None or lanes.count != LANES or not self.emitter.picks_bytes:
+            return None
+        count = dict(self.emitter.skeleton.picked).get(read)
+        along = any(lanes.letter in one.letters for one in read.parts)
+        return count if along and targets[read.array].unit == 0 else None
+
+    def _pick(self, read: Read, count: int) -> ir.Value:
+        """Emit picks of elements out of registers that have the table."""
+        builder, target = self.emitter.builder, self.emitter.targets[read.array]
+        kind, (position,) = ir.VectorType(BYTE, LANES), read.parts
+        table = []
+        for begin in range(0, count, LANES):
+            where = builder.gep(target.base, [INT64(begin)], source_etype=BYTE)
+            mask = mask_first_lanes(builder, LANES, INT64(count - begin))
+            table.append(load_masked(builder, where, kind, mask))
+        if table[1:] and len(table) % 2:  # pairs of registers are picked from
+            table.append(table[0])
+        found = pick_bytes(builder, table, self.value(position, "uint8"))
+        return to_bits(builder, found, target.dtype)
+
+    def _runs_apart(self, read: Read) -> bool:
+        """Return whether each lane loads by itself, at positions whose checks hold."""
+        lanes = self.scope.lanes
+        if lanes is None or lanes.mask is not None or read.plain is not None:
+            return False
+        if read.array in self.emitter.skeleton.far:
+            return False
+        axes = [axis for axis, one in enumerate(read.subscripts) if isinstance(one, Term)]
+        checks = {RangeCheck(self.number, read, axis) for axis in axes}
+        if not checks <= self.emitter.passed:
+            return False
+        return any(lanes.letter in one.letters for one in read.parts)
+
+    def _lane_by_lane(self, read: Read) -> ir.Value:
+        """Emit a load for each lane: positions come from memory, not out of a vector."""
+        builder, lanes = self.emitter.builder, self.scope.lanes
+        assert lanes is not None
+        kind = ir.VectorType(number_type(self.emitter.dtypes[read.array]), lanes.count)
+        found = ir.Constant(kind, ir.Undefined)
+        first = vectors.hide_origin(builder, self.scope.places[lanes.letter].value(builder))
+        scope = self.scope.at(lanes.letter, Place(first))
+        for lane in range(lanes.count):
+            point = TermEmitter(self.emitter, self.number, scope.lane(lane))
+            found = builder.insert_element(found, point.read(read), ir.IntType(32)(lane))
+        return found
 
     def checked_places(self, read: Read) -> list[Affine | ir.Value]:
         """Return the positions of an element, those that are computed after a check."""
@@ -101,6 +156,9 @@ class TermEmitter(TermValues):
                 continue
             value = self.value(one, "int64")
             check = RangeCheck(self.number, read, axis)
+            if check in self.emitter.passed:
+                found.append(value)
+                continue
             extent = self.emitter.skeleton.shape(read.array)[axis]
             place, outside = self.emitter.check(check, value, extent, self.scope)
             found.append(place)

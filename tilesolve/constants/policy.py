@@ -298,6 +298,9 @@ NEST_ENUMERATED_LETTERS = 3
 NEST_ORDER_PAIRS = 24**2
 """Pairs of orders of loops up to which all are compared."""
 
+NEST_SHORT_ROW_VECTORS = 64
+"""Vectors of a row up to which rows that lie one behind another are computed as one row."""
+
 NEST_REGION_POINTS = 64
 """Points of a grid, along all letters of a region together, that tell what share it is."""
 

@@ -226,6 +226,19 @@ as bytes."""
 NEAR_VECTORS = 4
 """Vectors that may be loaded for the lanes of one; what lies further apart is gathered."""
 
+MAX_NEAR_TABLE_BYTES = 1 << 21
+"""Bytes of an array up to which each lane loads from a computed position by itself: from further
+away, more loads are under way if they are those of a gather."""
+
+UPDATE_TABLES = 4
+"""Tables that updates of few elements are spread over, in turn."""
+
+MAX_SPREAD_TABLE = 256
+"""Elements of such a table at most: that all of them stay in the first cache."""
+
+SPREAD_UPDATES = 16
+"""Updates for each element of a table from which on tables are worth adding up."""
+
 INDEPENDENT_SUMS = 4
 """Vectors of sums that a program adds to in a trip, where vectors lie along a summed letter."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tilesolve.contractions.errors import PlanError
@@ -14,6 +14,8 @@ from tilesolve.kernels.programs.compiled_program import CompiledProgram, compile
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.nests.block_tasks import Place
 from tilesolve.nests.calls import leaves_elements
+from tilesolve.nests.loop_choice import choose_loops
+from tilesolve.nests.merged_rows import merge_rows
 from tilesolve.nests.solutions import (
     BlockSolution,
     ContractionSolution,
@@ -36,8 +38,8 @@ from tilesolve.transposes.solution import choose_stores
 from tilesolve.transposes.transpose import transpose
 from tilesolve.transposes.walk_setup import walk_between
 
-Codes = dict[tuple[int, Layout], CompiledProgram]
-"""Code of programs by their solution and the layout of their arrays."""
+Codes = dict[tuple[int, bool, Layout], CompiledProgram]
+"""Code of programs by their solution, whether rows are as it has them, and the arrays' layout."""
 
 
 @dataclass(slots=True)
@@ -114,14 +116,18 @@ class StatementWriter:
             for info in solution.computation.arrays
             if info.name in arrays or info.name not in kept
         }
-        key = id(solution), Layout.of(given)
+        runs, given = _merge_rows(solution, given)
+        key = id(solution), runs is solution, Layout.of(given)
         if key not in self.codes:
-            self.codes[key] = compile_program(solution.program, key[1])
+            self.codes[key] = compile_program(runs.program, key[2])
         code = self.codes[key]
+        told = replace(code, program=solution.program)  # as its users know it
         for entry, divided in code.phases:
             parts = solution.request.threads if divided else 1
             self.tasks.write_stage(
-                partial(self.tasks.run_program, code, entry, (part, parts), given, self.params)
+                partial(
+                    self.tasks.run_program, code, entry, (part, parts), given, self.params, told
+                )
                 for part in range(parts)
             )
 
@@ -218,6 +224,20 @@ class StatementWriter:
             if name in shapes
         }
         self.write(block, parts, {target.array: parts[target.array]})
+
+
+def _merge_rows(
+    solution: LoopSolution | FusedSolution, arrays: dict[str, Located]
+) -> tuple[LoopSolution | FusedSolution, dict[str, Located]]:
+    """Return the same with one row in place of several, where these lie one behind another."""
+    request = solution.request
+    if isinstance(solution, FusedSolution) or request.mode != "default":
+        return solution, arrays
+    merged = merge_rows(solution.computation, request.lanes)
+    rows = None if merged is None else merged.lay(arrays)
+    if merged is None or rows is None:
+        return solution, arrays
+    return choose_loops(replace(request, computation=merged.computation)), rows
 
 
 def _computed_shape(solution: NestSolution) -> tuple[int, ...]:

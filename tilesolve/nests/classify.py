@@ -8,6 +8,7 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
+from tilesolve.kernels.programs.layout import is_pixel
 
 
 class NestClass(StrEnum):
@@ -74,6 +75,51 @@ def find_move(stage: Stage, computation: Computation) -> tuple[int, ...] | None:
         computation.sizes[letter] for letter in letters if letter
     )
     return axes if moves and same and whole else None
+
+
+def find_channels(stage: Stage, computation: Computation) -> tuple[str, str] | None:
+    """Return the letter of a pixel's channels, and that of pixels side by side; None if none are.
+
+    The output or a read has pixels, all of whose channels are computed, another array has them in
+    another way, and nothing else is read across lines.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> found = bind_stages(parse_stages("P[c,y,x] = I[y,x,c]"), {"c": 3, "y": 9, "x": 8})
+    >>> find_channels(found.stages[0], found)
+    ('c', 'x')
+    """
+    reads = stage.reads
+    if stage.update is not None or stage.summed or any(one.plain is None for one in reads):
+        return None
+    if all(one.subscripts == stage.target.subscripts for one in reads):
+        return None
+    for element in (stage.target, *reads):
+        if not has_pixels(element, computation):
+            continue
+        along, channel = (
+            x.plain if isinstance(x, Affine) else None for x in element.subscripts[-2:]
+        )
+        others = [x for x in stage.output if x != channel]
+        if channel is None or channel not in stage.output or others[-1:] != [along]:
+            continue
+        whole = computation.sizes[channel] == computation.array(element.array).shape[-1]
+        bounded = any(channel in one.letters for one in stage.where)
+        crossed = (one for one in reads if _crosses(one, along))
+        if whole and not bounded and all(has_pixels(one, computation) for one in crossed):
+            return channel, others[-1]
+    return None
+
+
+def has_pixels(element: Read, computation: Computation) -> bool:
+    """Return whether an array's last axis is short, and what is behind it walks a letter alone."""
+    shape = computation.array(element.array).shape
+    if len(shape) < 2 or not is_pixel(shape[-1]):
+        return False
+    along = element.subscripts[-2]
+    return isinstance(along, Affine) and along.plain is not None
 
 
 def is_written_once(stage: Stage) -> bool:

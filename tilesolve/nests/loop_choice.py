@@ -15,6 +15,7 @@ from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import (
     find_shared_row,
+    pixel_tree,
     plain_tree,
     rows_tree,
     sequential_tree,
@@ -63,6 +64,9 @@ def choose_loops(request: NestRequest) -> LoopSolution:
     if request.statement.sequence is not None:
         tree, why = sequential_tree(request), "elements follow from those before them"
         return LoopSolution(request, why, price_loops(request, tree), tree)
+    if request.mode in ("default", "untiled") and (pixels := pixel_tree(request)):
+        why = "channels of pixels are put together or taken apart in registers"
+        return LoopSolution(request, why, price_loops(request, pixels), pixels)
     kind, thesis = tile_class(request.statement), request.mode == "thesis"
     reason, streamed = _untiled_reason(request, kind), _streams(request, kind)
     tiled = [] if reason else list(STRATEGIES[kind](request, streamed))

@@ -13,7 +13,7 @@ from tilesolve.constants.policy import (
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
 from tilesolve.nests.blocks import make_blocks
-from tilesolve.nests.classify import find_move
+from tilesolve.nests.classify import find_channels, find_move
 from tilesolve.nests.loop_choice import choose_loops
 from tilesolve.nests.price import region_share
 from tilesolve.nests.request import NestRequest, Route
@@ -154,8 +154,12 @@ def _solve_region(
 
 
 def solve_move(request: NestRequest) -> Iterator[MoveSolution]:
-    """Yield a statement as a transpose, if it moves an array as it is."""
-    if request.route == "transpose" or find_move(request.statement, request.computation):
+    """Yield a statement as a transpose, if it moves an array as it is.
+
+    Channels of pixels are left to loops, unless a transpose is asked for.
+    """
+    what = request.statement, request.computation
+    if request.route == "transpose" or (find_move(*what) and not find_channels(*what)):
         yield MoveSolution.of(request)
 
 

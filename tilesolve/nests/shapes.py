@@ -21,6 +21,7 @@ from tilesolve.kernels.programs.range_checks import updates_rows
 from tilesolve.model.access import Access
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Work, nest_loops
 from tilesolve.model.nest import Output
+from tilesolve.nests.classify import find_channels
 from tilesolve.nests.references import find_references
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.spatial import SpatialTiles
@@ -201,6 +202,27 @@ def untiled_tree(request: NestRequest) -> LoopTree:
     running = {loop.letter for loop in inter if loop.single}
     intra = [x for x in (*others, *stage.summed) if x not in running]
     return _with_intra(request, inter, [*intra, *({column} - running)], tiles)
+
+
+def pixel_tree(request: NestRequest) -> LoopTree | None:
+    """Return loops that put pixels together or take them apart; None if there are none.
+
+    Channels are written out around vectors of pixels: all of a pixel is loaded, and stored, at
+    once.
+    """
+    stage, extents = request.statement, request.computation.sizes
+    found = find_channels(stage, request.computation)
+    if found is None:
+        return None
+    channel, along = found
+    others = [x for x in stage.output if x not in found]
+    kinds: list[Kind] = ["threads" if request.threads > 1 and others else "serial"]
+    kinds += ["serial"] * len(others)
+    loops = [over(x, 1, kind) for x, kind in zip(others, kinds, strict=False)]
+    share = -(-extents[along] // request.threads)
+    if not others and request.threads > 1 and share > 1:
+        loops = [over(along, -(-share // request.line) * request.line, "threads")]
+    return make_tree(request, [*loops, over(channel, 1, "unrolled"), over(along, 1, "vector")])
 
 
 def single_tree(request: NestRequest) -> LoopTree:

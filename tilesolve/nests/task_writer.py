@@ -199,6 +199,7 @@ class TaskWriter:
         part: tuple[int, int],
         arrays: Mapping[str, Located],
         params: Mapping[str, Operand],
+        known: CompiledProgram,
     ) -> None:
         """Write a part of a program.
 
@@ -210,8 +211,10 @@ class TaskWriter:
             The number of the part, and of how many.
         arrays, params
             By name.
+        known
+            What says which position is outside, if one is.
         """
-        self.checked[len(self.words)] = code
+        self.checked[len(self.words)] = known
         words, places = code.lay_out_words(arrays)
         buffers = WORD_BYTES * len(words)
         buffers += -buffers % ALIGNMENT_BYTES
