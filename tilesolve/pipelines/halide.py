@@ -136,9 +136,11 @@ class _Loops:
             for new in (outer, inner):
                 if new not in {f"v_{x}" for x in self.stage.output}:
                     yield f"{new} = hl.Var({new[2:]!r})"
-        # Sums may neither read beyond arrays nor add twice.
-        tail = ", hl.TailStrategy.GuardWithIf" if self.stage.reduction is not None else ""
+        # Sums may neither read beyond arrays nor add twice; nor may rows that rings begin with.
+        exact, root = self.stage.reduction is not None, self.computation.stages[-1].name
         for old, outer, inner, step in splits:
+            guarded = exact or (self.stage.name != root and not inner.endswith("_vector"))
+            tail = ", hl.TailStrategy.GuardWithIf" if guarded else ""
             yield f"{name}.split({old}, {outer}, {inner}, {step}{tail})"
         if len(ordered) > 1:
             yield f"{name}.reorder({', '.join(reversed(ordered))})"
