@@ -26,14 +26,21 @@ def write_halide(solved: SolvedNest) -> str:
     """Return Python text with a function `make` that returns how Halide runs a computation."""
     parts = [(x, one.computation) for one in solved.solutions for x in one.computation.stages]
     schedule = [line for one in solved.solutions for line in _schedule(one)]
-    return write_make(parts, solved.request.computation, schedule)
+    return write_make(parts, solved.request.computation, schedule, around=True)
 
 
 def write_make(
-    parts: Sequence[tuple[Stage, Computation]], whole: Computation, schedule: Sequence[str] = ()
+    parts: Sequence[tuple[Stage, Computation]],
+    whole: Computation,
+    schedule: Sequence[str] = (),
+    *,
+    around: bool = False,
 ) -> str:
-    """Return Python text with a function `make` of stages, and what schedules them."""
-    lines = [*write_functions(parts), *schedule]
+    """Return Python text with a function `make` of stages, and what schedules them.
+
+    `around` as `write_functions` has it.
+    """
+    lines = [*write_functions(parts, around=around), *schedule]
     for name in whole.outputs:
         shape = [(0, extent) for extent in reversed(whole.array(name).shape)]
         lines.append(f"f_{name}.set_estimates({shape})")
