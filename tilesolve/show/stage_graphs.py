@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tilesolve.show.pictures import BLUE, GREEN, GREY, INK, ORANGE, RED, check_picture, save
 
@@ -142,25 +142,18 @@ def _draw_frame(axes: Axes, corner: Place, frame: Frame) -> dict[str, Place]:
 
     left, top = corner
     wide, found = _span(frame), dict[str, Place]()
-    axes.add_patch(
-        FancyBboxPatch(
-            (left + 0.05, top + 0.1),
-            *(wide - 0.1, len(frame.rows()) + 0.3),
-            boxstyle="round,pad=0,rounding_size=0.08",
-            **{"fc": GREY, "alpha": 0.1, "ec": "none", "zorder": 0},
-        )
-    )
+    ground: dict[str, Any] = {"fc": GREY, "alpha": 0.1, "ec": "none", "zorder": 0}
+    style = "round,pad=0,rounding_size=0.08"
+    size = wide - 0.1, len(frame.rows()) + 0.3
+    axes.add_patch(FancyBboxPatch((left + 0.05, top + 0.1), *size, boxstyle=style, **ground))
     axes.text(left + 0.1, top + 0.25, frame.title, fontsize=8.5, weight="bold", color=INK)
+    text: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "color": INK}
     for down, row in enumerate(frame.rows()):
         for along, box in enumerate(row):
             place = left + (along + 0.5) * wide / len(row), top + down + 0.9
             found[box.name] = place
-            axes.text(
-                *place,
-                "\n".join((box.name, *box.lines)),
-                **{"ha": "center", "va": "center", "fontsize": 8, "color": INK, "zorder": 3},
-                bbox={"boxstyle": "round", "fc": "white", "ec": COLOURS[box.kept], "lw": 1.6},
-            )
+            border = {"boxstyle": "round", "fc": "white", "ec": COLOURS[box.kept], "lw": 1.6}
+            axes.text(*place, "\n".join((box.name, *box.lines)), bbox=border, zorder=3, **text)
     return found
 
 

@@ -13,12 +13,14 @@ from tilesolve.bench.image_functions import BLUR_WEIGHTS, RADIUS
 
 def blur(image: Array) -> Array:
     """Return the mean of three by three neighbours."""
-    return cv2.blur(image, (3, 3))[1:-1, 1:-1]
+    found: Array = cv2.blur(image, (3, 3))
+    return found[1:-1, 1:-1]
 
 
 def _gray(image: Array) -> Array:
     both = cv2.addWeighted(image[0], 0.299, image[1], 0.587, 0)
-    return cv2.scaleAdd(image[2], 0.114, both)
+    found: Array = cv2.scaleAdd(image[2], 0.114, both)
+    return found
 
 
 def unsharp(image: Array) -> Array:
@@ -31,7 +33,8 @@ def unsharp(image: Array) -> Array:
 
 def harris(image: Array) -> Array:
     """Return how much of a corner each pixel of an image (channel, y, x) is."""
-    return cv2.cornerHarris(_gray(image), 3, 3, 0.04)[2:-2, 2:-2]
+    found: Array = cv2.cornerHarris(_gray(image), 3, 3, 0.04)
+    return found[2:-2, 2:-2]
 
 
 def maxfilter(image: Array) -> Array:
