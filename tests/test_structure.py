@@ -261,12 +261,15 @@ NUMBERS = {
         "system.interrupts": "INTERRUPTED",
     },
     "what functions are defined by": {
-        "bench.pipelines": "BLUR_WEIGHTS RADIUS LEVELS CASES",
+        "bench.array_functions": "*",
+        "bench.image_functions": "*",
+        "bench.pipelines": "HIGHEST CASES",
         "contractions.epilogue": "_COUNTS",
         "contractions.epilogue_terms": "_RELU _TERMS",
         "contractions.statements.activations": "_CUBE ACTIVATIONS",
         "contractions.statements.powers": "_MOST_FACTORS",
         "kernels.ir.angles": "*",
+        "kernels.ir.division": "LARGEST_DIVISOR",
         "kernels.ir.doubled": "_LOW_BITS",
         "kernels.ir.exponentials": "_SINGLE _DOUBLE",
         "kernels.ir.logarithms": "_EXPONENT_BITS",
@@ -327,6 +330,7 @@ NUMBERS = {
         "bench.networks": "SIDE SMALL_SIDE NETWORK_SECONDS NETWORK_SLACK",
         "bench.nests": "TINY_EXTENT LARGEST_DRAWN NEST_SECONDS STATEMENT_SECONDS SHARE",
         "bench.results.nest_tables": "NEAR_FACTOR",
+        "bench.run.halide_nests": "STRIP_ROWS",
         "bench.run.nest_peers": "OUT_OFFSETS OUT_ROUNDS",
         "bench.run.numpy_nests": "GRID_BYTES LOOP_TRIPS TRIALS",
         "bench.run.worker": "COLD_RUNS WARM_SECONDS PR_SET_PDEATHSIG",
@@ -363,6 +367,7 @@ NUMBERS = {
         "show.calibration_tables": "SUMS",
         "show.console_tables": "PIPE_COLUMNS",
         "show.drawings": "WIDE_RANGE",
+        "show.stage_graphs": "SHELF WIDE HIGH",
     },
 }
 """Numbers that modules may have beside these, by the reason; a star is all of a module."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tilesolve.system.command_options import full_dtype, list_ignored, read_spec
 
+if TYPE_CHECKING:
+    from tilesolve.nests.request import NestRequest
+
 _OF_EXPRESSIONS = ("spec", "sizes", "machine", "expressions", "levels")
 _OF_NESTS = (
-    *("spec", "sizes", "nest", "where", "mode", "route", "machine", "dtype", "threads"),
-    "as_json",
+    *("spec", "sizes", "nest", "fuse", "where", "mode", "route", "machine", "dtype", "threads"),
+    *("as_json", "plot"),
 )
 _OF_NETWORKS = ("spec", "machine", "threads", "run")
 
@@ -33,6 +36,9 @@ def show_plan(
     nest: Annotated[
         str | None, typer.Option(help='Statements instead: "out[y,x] = A[x,y] & B[y,x]".')
     ] = None,
+    fuse: Annotated[
+        bool, typer.Option("--fuse", help="With --nest: statements share tiles, as in a pipeline.")
+    ] = False,
     where: Annotated[str, typer.Option(help='With --nest: a region, such as "j <= i".')] = "",
     mode: Annotated[
         str, typer.Option(help="With --nest: default, thesis, untiled or plain.")
@@ -74,7 +80,8 @@ def show_plan(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw bytes and time per level into this file.")
+        Path | None,
+        typer.Option(help="Draw bytes and time per level into this file; of --nest its stages."),
     ] = None,
 ) -> None:
     """Solve for the tiles of a contraction, a convolution or a nest, and explain them.
@@ -85,23 +92,24 @@ def show_plan(
     Example: $ tilesolve plan --conv "c=64 h=56 w=56 k=64 r=3 s=3 padding=1" --layout NHWC
     Example: $ tilesolve plan resnet18.onnx --run
     Example: $ tilesolve plan --nest "out[y,x] = A[x,y] & B[y,x]" 4096 --dtype int32
+    Example: $ tilesolve plan --nest "b[y,x] = A[y,x]; o[v,u] = b[v,u+1]" 99 --fuse --plot b.png
     """
     _check_options(context)
     words = list(sizes or ())
     if spec is not None and spec.endswith(".onnx"):
         typer.echo(_plan_network(spec, machine, threads, run=run))
         return
-    if nest is not None:
-        text = " ".join([*([spec] if spec else []), *words])
-        typer.echo(
-            _plan_nest(nest, text, where, machine, dtype, threads, mode, route, as_json=as_json)
-        )
-        return
-    from tilesolve.plans import plan as plan_module
     from tilesolve.show.pictures import check_picture
 
     if plot is not None:
         check_picture(plot)
+    if nest is not None:
+        text = " ".join([*([spec] if spec else []), *words])
+        asked = _read_nest(nest, text, where, machine, dtype, threads, mode, route)
+        typer.echo(_plan_nest(asked, plot, fuse=fuse, as_json=as_json))
+        return
+    from tilesolve.plans import plan as plan_module
+
     if expressions and spec is not None:
         _print_expressions(spec, machine, levels)
         return
@@ -159,7 +167,7 @@ def _check_options(context: typer.Context) -> None:
         if ignored := list_ignored(context, _OF_NESTS):
             raise typer.BadParameter(f"--nest takes no {ignored}")
         return
-    for name, default in (("where", ""), ("mode", "default"), ("route", None)):
+    for name, default in (("where", ""), ("mode", "default"), ("route", None), ("fuse", False)):
         if given[name] != default:
             raise typer.BadParameter(f"--{name} is of --nest, which is missing")
     if (given["spec"] is None) == (given["conv"] is None):
@@ -174,7 +182,7 @@ def _read_extents(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _plan_nest(
+def _read_nest(
     statement: str,
     sizes: str,
     where: str,
@@ -183,22 +191,35 @@ def _plan_nest(
     threads: int | None,
     mode: str,
     route: str | None,
-    *,
-    as_json: bool,
-) -> str:
-    """Return the report of a nest, or its JSON."""
-    from tilesolve.nests.plan import nest
+) -> NestRequest:
+    """Return what is asked of statements."""
+    from tilesolve.machine.detect import default_threads
+    from tilesolve.machine.model import Machine
+    from tilesolve.nests.arguments import read_computation
+    from tilesolve.nests.request import NestRequest
+    from tilesolve.system.checks import check_threads
 
-    found = nest(
-        statement,
-        _read_extents(sizes),
-        full_dtype(dtype),
-        where=where or (),
-        machine=machine,
-        threads=threads,
-        mode=mode,  # type: ignore[arg-type]  # what is none is refused there
-        route=route,  # type: ignore[arg-type]
+    computation = read_computation(
+        statement, _read_extents(sizes), full_dtype(dtype), where or (), ()
     )
+    return NestRequest(
+        computation,
+        Machine.load(machine),
+        default_threads() if threads is None else check_threads(threads),
+        mode,  # type: ignore[arg-type]  # what is none is refused there
+        route,  # type: ignore[arg-type]
+    )
+
+
+def _plan_nest(asked: NestRequest, plot: Path | None, *, fuse: bool, as_json: bool) -> str:
+    """Return the report of statements, or its JSON; draw them if a picture is asked for."""
+    from tilesolve.nests.plan import NestPlan, keep_plan
+    from tilesolve.pipelines.pictures import draw_solved
+    from tilesolve.pipelines.plan import PipelinePlan
+
+    found = keep_plan(PipelinePlan if fuse else NestPlan, asked, cache=True)
+    if plot is not None:
+        draw_solved(found.solution, plot)
     return found.to_json() if as_json else str(found)
 
 

@@ -59,6 +59,12 @@ class Contraction:
     added: Term
     beta: Term | None = None
 
+    @property
+    def reuses(self) -> bool:
+        """Whether elements are used again: those of rows that are multiplied by rows are not."""
+        pairs = ([set(one.letters) for one in x.spec.tensors[1:]] for x in self.products)
+        return any(first != second for first, second in pairs)
+
     def flops(self, computation: Computation) -> int:
         """Return the operations at a computation's extents, as if it had no region."""
         return sum(one.problem(computation).flops for one in self.products)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from llvmlite import ir
 
-from tilesolve.kernels.ir.division import divide_down
+from tilesolve.kernels.ir.division import divide_by, divide_down
 from tilesolve.kernels.ir.vectors import call_alike, constant, retype
 
 BIT = ir.IntType(1)
@@ -149,7 +149,7 @@ def _multiply(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir
 
 
 def _divide(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
-    return builder.fdiv(*args)
+    return divide_by(builder, *args)
 
 
 def _real_remainder(

@@ -1,10 +1,16 @@
-"""Division of integers in LLVM IR, rounded down: of numbers, and of vectors of them."""
+"""Division in LLVM IR: of integers, rounded down, and by constants; in lanes of vectors, too."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+
+import numpy as np
 from llvmlite import ir
 
-from tilesolve.kernels.ir.vectors import constant
+from tilesolve.kernels.ir.vectors import call_alike, constant, multiply_add
+
+LARGEST_DIVISOR = 2.0**64
+"""A real divisor whose reciprocal is multiplied by is at most so large, and 1 at least."""
 
 
 def divide_down(
@@ -45,6 +51,59 @@ def divide_down(
     return builder.select(none, zero, quotient), builder.select(none, zero, rest)
 
 
+def divide_by(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Return the quotient of real numbers; by a constant without a division, which takes longer.
+
+    The product with the rounded reciprocal differs from the quotient by less than the last digit,
+    for those divisors that are chosen; the remainder is then exact, and rounding what it adds gives
+    the rounded quotient (Markstein, 1990). Where the remainder is no normal number, the product is
+    taken as it is: it is right for zeros, infinities and NaN, and elsewhere the quotient is so near
+    to zero that the last digit may differ.
+
+    Examples
+    --------
+    >>> from tilesolve.kernels.ir.vectors import example_function
+    >>> x = ir.Constant(ir.FloatType(), 7.0)
+    >>> by = lambda y: divide_by(example_function()[0], x, ir.Constant(ir.FloatType(), y)).opname
+    >>> by(3.0), by(7.0), by(0.1)
+    ('select', 'fdiv', 'fdiv')
+    """
+    found = _reciprocal(y)
+    if found is None:
+        return builder.fdiv(x, y)
+    least = float(np.finfo(_real_dtype(x.type)).tiny)
+    product = builder.fmul(x, constant(x.type, found))
+    rest = multiply_add(builder, builder.fneg(y), product, x)
+    exact = multiply_add(builder, rest, constant(x.type, found), product)
+    normal = builder.fcmp_ordered(">=", call_alike(builder, "fabs", rest), constant(x.type, least))
+    return builder.select(normal, exact, product)
+
+
+def _real_dtype(kind: ir.Type) -> type[np.floating]:
+    single = kind.element if isinstance(kind, ir.VectorType) else kind
+    return np.float32 if isinstance(single, ir.FloatType) else np.float64
+
+
+def _reciprocal(divisor: ir.Value) -> float | None:
+    """Return the reciprocal of a constant, if a quotient by it is exact in two steps."""
+    number = _same_in_lanes(divisor)
+    if number is None or not 1 <= abs(number) <= LARGEST_DIVISOR:
+        return None
+    real = _real_dtype(divisor.type)
+    found = float(real(1) / real(number))
+    apart = abs(1 - Fraction(float(real(number))) * Fraction(found))
+    return found if 0 < apart <= Fraction(float(np.finfo(real).eps)) / 4 else None
+
+
+def _same_in_lanes(value: ir.Value) -> float | int | None:
+    """Return the number that a constant is in each lane; None if it is no such one."""
+    if not isinstance(value, ir.Constant):
+        return None
+    lanes = value.constant if isinstance(value.type, ir.VectorType) else [value]
+    numbers = {lane.constant for lane in lanes}
+    return numbers.pop() if len(numbers) == 1 else None
+
+
 def _width(kind: ir.Type) -> int:
     """Return the bits of one integer of a type."""
     width: int = (kind.element if isinstance(kind, ir.VectorType) else kind).width
@@ -53,10 +112,8 @@ def _width(kind: ir.Type) -> int:
 
 def _power_of_two(value: ir.Value, signs: bool) -> int | None:
     """Return which power of two a constant is in each lane; None if it is no such one."""
-    if not isinstance(value, ir.Constant):
+    number = _same_in_lanes(value)
+    if not isinstance(number, int):
         return None
-    lanes = value.constant if isinstance(value.type, ir.VectorType) else [value]
-    numbers = {lane.constant for lane in lanes}
-    number = numbers.pop()
     is_power = 0 < number < 1 << (_width(value.type) - signs) and not number & (number - 1)
-    return number.bit_length() - 1 if is_power and not numbers else None
+    return number.bit_length() - 1 if is_power else None

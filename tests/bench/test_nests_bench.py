@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from tilesolve.bench.case import find_outliers, sum_parts
 from tilesolve.bench.contenders import (
     NEST_PEERS,
+    PIPELINE_PEERS,
     Contender,
     find_libraries,
     parse_nest_contenders,
+    parse_pipeline_contenders,
     parse_statement_contenders,
 )
 from tilesolve.bench.nests import (
@@ -43,7 +45,7 @@ from tilesolve.bench.results.sweeps import (
     Result,
     StatementSweep,
 )
-from tilesolve.bench.run import nest_peers
+from tilesolve.bench.run import nest_peers, pipeline_peers
 from tilesolve.bench.run.numpy_nests import list_forms
 from tilesolve.bench.run.worker import Order, get_ready
 from tilesolve.contractions.errors import BenchmarkError, SuiteError
@@ -352,23 +354,42 @@ def test_the_command_measures_drawn_statements(tmp_path):
     assert dict(zip(columns, row, strict=True))["out"].count(".") == 3
 
 
-PIPELINES = ["blur", "unsharp", "harris", "stencil_chain", "shallow_water", "softmax", "layer_norm"]
+PIPELINES = [
+    *("blur", "unsharp", "harris", "stencil_chain", "shallow_water", "softmax", "layer_norm"),
+    "total_variation",
+]
 """With sums, borders, parts that go on from others, and bytes; those that compile quickly."""
 
 
+LACK = {
+    "halide_manual": {*PIPELINES} - {"blur", "unsharp", "harris"},
+    "halide_ours": {"unsharp", "shallow_water", "total_variation"},
+    "jax": {"shallow_water"},
+    "opencv": {*PIPELINES} - {"blur", "unsharp", "harris"},
+    "scikit_image": {*PIPELINES} - {"total_variation"},
+}
+"""What peers do not have, or nobody wrote."""
+
+
 @pytest.mark.parametrize(
-    "peer", ["pipeline", "root", "overlap", "function", "numba", "halide", "halide_adams"]
+    "peer", ["tilesolve", *(name.replace("-", "_") for name in PIPELINE_PEERS)]
 )
 @pytest.mark.parametrize("name", PIPELINES)
 def test_contenders_compute_what_functions_do(name, peer):
     """Small arrays, poisoned results; a wrong element is found."""
-    if peer.startswith("halide") and not find_libraries():
-        pytest.skip("needs Halide")
+    (_, *others) = parse_pipeline_contenders(peer.replace("_", "-").replace("tilesolve", ""))
+    if not all(one.installed for one in others):
+        pytest.skip(f"needs {peer}")
     case = find_pipelines("pipelines", chosen=[name])[name].shrink()
     *operands, out = case.draw()
     out.fill(77)
     expected = case.expect(operands)
-    made = getattr(nest_peers, peer)(case.work, MACHINE, 1, operands, out)
+    make = getattr(pipeline_peers, peer)
+    if name in LACK.get(peer, ()):
+        with pytest.raises(BenchmarkError, match=r"not written|does not have|nobody wrote"):
+            make(case.work, MACHINE, 1, operands, out)
+        return
+    made = make(case.work, MACHINE, 1, operands, out)
     found = getattr(made, "run", made)().copy()
     assert expected.describe_fault(found) == ""
     found.flat[3] += 1

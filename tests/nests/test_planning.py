@@ -260,3 +260,21 @@ def test_machines_with_one_cache_get_loops_without_tiles():
     (choice,) = plan_nest(NestRequest(bound("C[i,j] += A[i,k] * B[k,j]", 64), one, route="nest"))
     assert choice.why == "i7-6700k has no second cache"
     assert not choice.tiles
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("t[x] += c[x,k] * c[x,k]", {"x": 4096, "k": 1024}),
+        ("d = sum(a[i] * b[i], i)", {"i": 1 << 22}),
+        ("o[y,b] += a[b,k,y] * w[b,y,k]", {"y": 256, "b": 64, "k": 256}),
+    ],
+)
+def test_products_that_use_nothing_again_are_loops(text, sizes):
+    """Each element meets one other: packing takes longer than all else, unless it is asked for."""
+    found = bound(text, sizes)
+    assert [one.route for one in plan_nest(NestRequest(found, MACHINE))] == ["nest"]
+    asked = plan_nest(NestRequest(found, MACHINE, route="contraction"))
+    assert [one.route for one in asked] == ["contraction"]
+    more = bound("C[i,j] += A[i,k] * B[k,j]", 256)
+    assert [one.route for one in plan_nest(NestRequest(more, MACHINE))] == ["contraction"]

@@ -51,10 +51,11 @@ def test_regions_and_updates_are_refused():
 
 @pytest.mark.parametrize("make_one", [*PIPELINES, sums])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_halide_gives_what_stages_give(make_one, threads):
-    """At odd sizes; integers bit for bit."""
+@pytest.mark.parametrize("height", [283, 1024])
+def test_halide_gives_what_stages_give(make_one, threads, height):
+    """At odd sizes, and where rings begin before the first row; integers bit for bit."""
     hl = pytest.importorskip("halide")
-    computation = make_one(283, 411)
+    computation = make_one(height, 411)
     rng = np.random.default_rng(1)
     arrays = {
         name: rng.integers(1, 255, computation.array(name).shape).astype(

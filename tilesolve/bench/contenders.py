@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
 from tilesolve.bench.case import NUMPY_OFFSET_BYTES
@@ -60,7 +60,10 @@ ROOT = "root"
 OVERLAP = "overlap"
 """Ours with tiles that overlap in the place of rings."""
 
-PIPELINE_PEERS = (ROOT, OVERLAP, "numpy", "numba", "halide", "halide-adams")
+PIPELINE_PEERS = (
+    *(ROOT, OVERLAP, "numpy", "numba", "halide", "halide-adams", "halide-manual", "halide-ours"),
+    *("jax", "opencv", "scikit-image"),
+)
 """The peers that sweeps of pipelines know."""
 
 NETWORK_PEERS = ("onnxruntime", "openvino")
@@ -129,7 +132,10 @@ class Contender:
         try:
             found = ", ".join(f"{name} {version(name)}" for name in (self.package, *self.needs))
         except PackageNotFoundError:
-            found = self.package if self.installed else "not installed"
+            found = "not installed"
+            if self.installed:  # by another name
+                (name,) = packages_distributions().get(self.package, [""])[:1]
+                found = f"{self.package} {version(name)}" if name else self.package
         settings = "".join(
             f" {key}" if value.startswith("/") else f" {key}={value}"
             for key, value in self.environment
@@ -286,14 +292,18 @@ def parse_pipeline_contenders(text: str, threads: int = 1) -> tuple[Contender, .
 
     Examples
     --------
-    >>> [found.maker.partition(":")[2] for found in parse_pipeline_contenders("root,numpy,numba")]
-    ['pipeline', 'pipeline', 'root', 'function', 'numba']
+    >>> [(found.name, found.package) for found in parse_pipeline_contenders("root,opencv")][1:]
+    [('aligned', 'tilesolve'), ('root', 'tilesolve'), ('opencv', 'cv2')]
     """
-    made = {OURS: "pipeline", ALIGNED: "pipeline", "numpy": "function"}
+    packages = {"opencv": "cv2", "scikit-image": "skimage"}
+    variables = {"jax": list_peers(threads)["jax"].environment}
     return tuple(
-        replace(one, maker=f"{one.maker.partition(':')[0]}:{made[one.name]}")
-        if one.name in made
-        else one
+        replace(
+            one,
+            maker=one.maker.replace("nest_peers", "pipeline_peers"),
+            package=packages.get(one.name, one.package),
+            environment=variables.get(one.name, one.environment),
+        )
         for one in parse_nest_contenders(text, threads, known=PIPELINE_PEERS, what="pipelines")
     )
 

@@ -197,7 +197,8 @@ class PipelineCase(NestCase):
 
     def draw(self, offset: int = NUMPY_OFFSET_BYTES) -> list[Array]:
         """Return inputs, and an array for the result."""
-        made, drawn = self.work.computation, self.pipeline.arrays()
+        made = self.work.computation
+        drawn = {**self.pipeline.constants, **self.pipeline.arrays()}
         found = []
         for name in (*made.inputs, made.output.name):
             info = made.array(name)
@@ -214,7 +215,8 @@ class PipelineCase(NestCase):
 
 def run_function(pipeline: Pipeline, operands: Sequence[Array]) -> Array:
     """Return the first result of a pipeline's function, given inputs in the statements' order."""
-    found = pipeline.function(**dict(zip(pipeline.computation.inputs, operands, strict=True)))
+    given = dict(zip(pipeline.computation.inputs, operands, strict=True))
+    found = pipeline.function(*(given[name] for name, _ in pipeline.shapes))
     return np.asarray(found[0] if isinstance(found, tuple) else found)
 
 

@@ -94,7 +94,7 @@ def _rows(one: Placed) -> float:
 
 def _share(tree: LoopTree, node: Node, one: Placed) -> float:
     """Return the share of all trips that the busiest thread has."""
-    for loop in list_loops((node,)):
+    for loop in list_loops((node,)) if tree.threads > 1 else ():
         if loop.kind == "threads":
             trips = -(-one.regions.extents[loop.letter] // step_of(loop))
             return ceil(trips / tree.threads) / trips

@@ -240,9 +240,13 @@ class Group:
         rings = [one for one in nodes if isinstance(one, Buffer) and one.layout == "ring"]
         kept = {one.holds.array: one for one in rings}
         _check_kept(regions, {names[work]: path for work, path in paths.items()}, kept)
+        within: dict[int, list[int]] = {}
+        for work, path in paths.items():
+            for one in path:
+                within.setdefault(id(one), []).append(work)
         tiles: dict[int, Tile] = {}
         for loop in nodes:
-            inside = [work for work, path in paths.items() if any(one is loop for one in path)]
+            inside = within.get(id(loop), [])
             if isinstance(loop, Loop) and len(inside) > 1:
                 path = paths[inside[0]]
                 outer = {id(one) for one in path[: _index(path, loop)]}

@@ -131,7 +131,7 @@ def solve_contraction(request: NestRequest) -> Iterator[NestSolution]:
             raise PlanError(f"{stage} is no contraction: {reason}")
         return
     flops = contraction.flops(computation) * region_share(stage, computation.sizes)
-    if not asked and flops < NEST_CONTRACTION_FLOPS:
+    if not asked and (flops < NEST_CONTRACTION_FLOPS or not contraction.reuses):
         return
     why = f"it is the contraction {contraction} of {int(flops):,} operations"
     if stage.where:

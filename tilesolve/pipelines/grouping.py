@@ -31,7 +31,9 @@ def is_alone(computation: Computation, stage: Stage) -> bool:
     if not slides(stage) or stage.where or not computation.points(stage):
         return True
     contraction, _ = find_contraction(stage, computation.dtypes)
-    return contraction is not None and contraction.flops(computation) >= NEST_CONTRACTION_FLOPS
+    if contraction is None or not contraction.reuses:
+        return False
+    return contraction.flops(computation) >= NEST_CONTRACTION_FLOPS
 
 
 def pays(together: float, apart: float) -> bool:

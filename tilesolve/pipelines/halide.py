@@ -26,14 +26,21 @@ def write_halide(solved: SolvedNest) -> str:
     """Return Python text with a function `make` that returns how Halide runs a computation."""
     parts = [(x, one.computation) for one in solved.solutions for x in one.computation.stages]
     schedule = [line for one in solved.solutions for line in _schedule(one)]
-    return write_make(parts, solved.request.computation, schedule)
+    return write_make(parts, solved.request.computation, schedule, around=True)
 
 
 def write_make(
-    parts: Sequence[tuple[Stage, Computation]], whole: Computation, schedule: Sequence[str] = ()
+    parts: Sequence[tuple[Stage, Computation]],
+    whole: Computation,
+    schedule: Sequence[str] = (),
+    *,
+    around: bool = False,
 ) -> str:
-    """Return Python text with a function `make` of stages, and what schedules them."""
-    lines = [*write_functions(parts), *schedule]
+    """Return Python text with a function `make` of stages, and what schedules them.
+
+    `around` as `write_functions` has it.
+    """
+    lines = [*write_functions(parts, around=around), *schedule]
     for name in whole.outputs:
         shape = [(0, extent) for extent in reversed(whole.array(name).shape)]
         lines.append(f"f_{name}.set_estimates({shape})")
@@ -136,9 +143,11 @@ class _Loops:
             for new in (outer, inner):
                 if new not in {f"v_{x}" for x in self.stage.output}:
                     yield f"{new} = hl.Var({new[2:]!r})"
-        # Sums may neither read beyond arrays nor add twice.
-        tail = ", hl.TailStrategy.GuardWithIf" if self.stage.reduction is not None else ""
+        # Sums may neither read beyond arrays nor add twice; nor may rows that rings begin with.
+        exact, root = self.stage.reduction is not None, self.computation.stages[-1].name
         for old, outer, inner, step in splits:
+            guarded = exact or (self.stage.name != root and not inner.endswith("_vector"))
+            tail = ", hl.TailStrategy.GuardWithIf" if guarded else ""
             yield f"{name}.split({old}, {outer}, {inner}, {step}{tail})"
         if len(ordered) > 1:
             yield f"{name}.reorder({', '.join(reversed(ordered))})"

@@ -57,13 +57,17 @@ _CALLS = {
 """Operations that are functions of Halide, or stand before an expression."""
 
 
-def write_functions(parts: Sequence[tuple[Stage, Computation]]) -> Iterator[str]:
+def write_functions(
+    parts: Sequence[tuple[Stage, Computation]], *, around: bool = False
+) -> Iterator[str]:
     """Yield lines that define a function `f_NAME` of each stage, with variables `v_LETTER`.
 
     Parameters
     ----------
     parts
         Stages in order, each with a computation that has its arrays.
+    around
+        Whether inputs have elements around them: what begins a ring reads some that none needs.
 
     Raises
     ------
@@ -92,6 +96,8 @@ def write_functions(parts: Sequence[tuple[Stage, Computation]]) -> Iterator[str]
         for name in dict.fromkeys(read.array for read in stage.reads):
             if name not in made:
                 yield from _input(name, computation)
+                if around:
+                    yield f"f_{name} = hl.BoundaryConditions.repeat_edge(f_{name})"
                 made[name] = None
         yield from _Definition(stage, computation).lines()
         made[stage.name] = None

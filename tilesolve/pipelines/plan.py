@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.nests.plan import NestPlan
 from tilesolve.pipelines.halide import write_halide
+from tilesolve.pipelines.pictures import draw_solved
 from tilesolve.pipelines.solve import solve_pipeline
 
 
@@ -28,6 +31,21 @@ class PipelinePlan(NestPlan):
             If a stage computes parts of an array, is an update, or has a term that is not written.
         """
         return write_halide(self._solution)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw the stages in their groups: where each is computed and kept, and its room.
+
+        Parameters
+        ----------
+        path
+            The picture; the ending of its name says the format.
+
+        Raises
+        ------
+        PictureError, FileAccessError
+            If it cannot be drawn, or not be written.
+        """
+        draw_solved(self._solution, path)
 
     def __repr__(self) -> str:
         computation: Computation = self.computation

@@ -25,7 +25,7 @@ from tilesolve.nests.calls import Array
 from tilesolve.pipelines import moves
 from tilesolve.pipelines.graph import Graph, Shape
 from tilesolve.pipelines.moves import create
-from tilesolve.pipelines.traced import Storage, Traced
+from tilesolve.pipelines.traced import FUNCTIONS, Storage, Traced
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +184,20 @@ def _as_array(take: Callable[..., Any], graph: Graph, value: Any, *more: Any, **
     return take(value, *more, **named)
 
 
+def _take(_: Graph, *given: Any, **named: Any) -> Any:
+    # NumPy asks the array alone, which may be the function's own, and not the positions.
+    traced = any(isinstance(one, Traced) for one in (*given, *named.values()))
+    return (FUNCTIONS[np.take] if traced else np.take)(*given, **named)
+
+
 _CREATING: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((np.zeros, np.empty), partial(_filled, False)),
     np.ones: partial(_filled, True),
     np.full: _full,
+    np.take: _take,
     **{take: partial(_as_array, take) for take in (np.array, np.asarray, np.ascontiguousarray)},
 }
-"""Functions of NumPy that make arrays, and what is called in their place."""
+"""Functions of NumPy that are not asked of traced arrays, and what is called in their place."""
 
 
 @contextmanager

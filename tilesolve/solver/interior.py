@@ -95,7 +95,9 @@ def find_least(
     (True, True)
     """
     shape = Shape.of(program, held or {})
-    return None if shape is None else _Newton(shape, start or {}).run(limit)
+    if shape is None or (shape.low == shape.high).any():  # a size that is given has no inside
+        return None
+    return _Newton(shape, start or {}).run(limit)
 
 
 class _Newton:

@@ -7,14 +7,11 @@ statements, and an array for the result, which its run returns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tilesolve.bench.case import Array, place_array
-from tilesolve.bench.nests import run_function
-from tilesolve.bench.pipelines import Pipeline
 from tilesolve.bench.results.sweeps import Figures
-from tilesolve.bench.run.halide_nests import make_halide
+from tilesolve.bench.run.halide_nests import make_halide, write_stages
 from tilesolve.bench.run.made import Made, Run, Timer
 from tilesolve.bench.run.numba_nests import make_numba
 from tilesolve.bench.run.numpy_nests import make_numpy
@@ -24,7 +21,7 @@ from tilesolve.machine.model import Machine
 if TYPE_CHECKING:
     from tilesolve.model.starts import Start
     from tilesolve.nests.plan import NestPlan
-    from tilesolve.nests.request import Fusion, NestMode, Route
+    from tilesolve.nests.request import NestMode, Route
 
 OUT_OFFSETS = (0, 16, 40)
 """Bytes from the beginning of a line to where arrays for results begin."""
@@ -52,56 +49,17 @@ def _solve(
     return NestPlan(solve_nest(request))
 
 
-def _run_plan(made: NestPlan, nest: NestCase, operands: Operands, out: Array) -> Made:
+def run_plan(made: NestPlan, nest: NestCase, operands: Operands, out: Array) -> Made:
     """Return a run of a plan of ours, and what the plan says."""
     params, figures = dict(nest.params), Figures(predicted=made.seconds, how=made.how)
     return Made(lambda: made(*operands, out=out, **params), lambda _: figures)
-
-
-def _pipeline(
-    nest: NestCase,
-    machine: Machine,
-    threads: int,
-    operands: Operands,
-    out: Array,
-    fusion: Fusion = "slide",
-) -> Made:
-    from tilesolve.nests.request import NestRequest
-    from tilesolve.pipelines.plan import PipelinePlan
-    from tilesolve.pipelines.solve import solve_pipeline
-
-    request = NestRequest(nest.computation, machine, threads, fusion=fusion, start="cold")
-    return _run_plan(PipelinePlan(solve_pipeline(request)), nest, operands, out)
-
-
-def pipeline(
-    nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
-) -> Made:
-    """Make ready a pipeline of ours, in groups of stages."""
-    return _pipeline(nest, machine, threads, operands, out)
-
-
-def root(nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array) -> Made:
-    """Make ready a pipeline of ours, one stage after another."""
-    return _pipeline(nest, machine, threads, operands, out, "root")
-
-
-def overlap(nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array) -> Made:
-    """Make ready a pipeline of ours, in tiles that overlap."""
-    return _pipeline(nest, machine, threads, operands, out, "overlap")
-
-
-def function(nest: NestCase, _: Machine, __: int, operands: Operands, ___: Array) -> Run:
-    """Make ready the function of a pipeline, as its user has it."""
-    assert isinstance(nest, Pipeline)
-    return partial(run_function, nest, operands)
 
 
 def tilesolve(
     nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
 ) -> Made:
     """Make ready a nest of ours, by the fastest route."""
-    return _run_plan(_solve(nest, machine, threads), nest, operands, out)
+    return run_plan(_solve(nest, machine, threads), nest, operands, out)
 
 
 def tilesolve_outs(
@@ -130,40 +88,52 @@ def tilesolve_outs(
 
 def thesis(nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array) -> Made:
     """Make ready a nest by the printed formulas."""
-    return _run_plan(_solve(nest, machine, threads, "thesis", "nest"), nest, operands, out)
+    return run_plan(_solve(nest, machine, threads, "thesis", "nest"), nest, operands, out)
 
 
 def baseline(
     nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
 ) -> Made:
     """Make ready a nest of ours with threads outside, vectors inside, and nothing else."""
-    return _run_plan(_solve(nest, machine, threads, "plain", "nest"), nest, operands, out)
+    return run_plan(_solve(nest, machine, threads, "plain", "nest"), nest, operands, out)
 
 
 def numba(nest: NestCase, _: Machine, threads: int, operands: Operands, out: Array) -> Run:
     """Make ready the obvious loops."""
-    return make_numba(nest.computation, threads, _name(nest, operands), dict(nest.params), out)
+    return make_numba(
+        nest.computation, threads, name_inputs(nest, operands), dict(nest.params), out
+    )
 
 
 def halide(nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array) -> Run:
     """Make ready what Halide's scheduler of 2016 plans."""
-    given = (_name(nest, operands), dict(nest.params), out)
-    return make_halide("Mullapudi2016", nest.computation, machine, threads, *given)
+    return _schedule(nest, machine, threads, operands, out, "Mullapudi2016")
 
 
 def halide_adams(
     nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
 ) -> Run:
     """Make ready what Halide's scheduler of 2019 plans."""
-    given = (_name(nest, operands), dict(nest.params), out)
-    return make_halide("Adams2019", nest.computation, machine, threads, *given)
+    return _schedule(nest, machine, threads, operands, out, "Adams2019")
+
+
+def _schedule(
+    nest: NestCase,
+    machine: Machine,
+    threads: int,
+    operands: Operands,
+    out: Array,
+    scheduler: str,
+) -> Run:
+    arrays, text = name_inputs(nest, operands), write_stages(nest.computation)
+    return make_halide(text, scheduler, machine, threads, arrays, dict(nest.params), out)
 
 
 def numpy(nest: NestCase, _: Machine, __: int, operands: Operands, out: Array) -> Run:
     """Make ready what a user of NumPy writes."""
-    return make_numpy(nest.computation, _name(nest, operands), dict(nest.params), out)
+    return make_numpy(nest.computation, name_inputs(nest, operands), dict(nest.params), out)
 
 
-def _name(nest: NestCase, operands: Operands) -> dict[str, Array]:
+def name_inputs(nest: NestCase, operands: Operands) -> dict[str, Array]:
     """Return inputs by name."""
     return dict(zip(nest.computation.inputs, operands, strict=True))
