@@ -230,7 +230,7 @@ def _trace(pipeline: Pipeline) -> Computation:
     arrays = [np.broadcast_to(np.zeros((), pipeline.dtype), shape) for _, shape in pipeline.shapes]
     function = pipeline.function
     found = trace_function(function, signature(function).bind(*arrays))
-    return make_computation(found.graph, found.results[0].name)
+    return make_computation(found.graph, [found.results[0].name])
 
 
 def _define(

@@ -241,6 +241,9 @@ NEST_OPERATIONS = {
 }
 """As how many additions each of these takes, about: measured with float64 in the first cache."""
 
+STAGE_PARTS = 64
+"""Parts of a statement between borders that it is cut into, at most."""
+
 NEST_PERIOD_PIECES = 27
 """Pieces of a statement with periodic positions, at most: a stencil in three dimensions has as many
 with a neighbour on each side."""
@@ -281,6 +284,9 @@ KEPT_REGIONS = 64
 
 PIPELINE_TERM_PARTS = 512
 """How many parts a term may have that others are put into."""
+
+PIPELINE_PARTS = 16
+"""Parts between borders that a stage may have that others are put into."""
 
 PIPELINE_TILED_EXTENT = 32
 """Extent of a letter up to which stages that run together get no tiles of it."""

@@ -335,3 +335,10 @@ def _axes(access: Access) -> str:
         "+".join(f"{factor if factor > 1 else ''}{letter}" for factor, letter in axis.terms)
         for axis in access.axes
     )
+
+
+def renumber(node: Node, work: int) -> Node:
+    """Return a node that does another work."""
+    if isinstance(node, Do):
+        return Do(work)
+    return replace(node, body=tuple(renumber(one, work) for one in node.body))

@@ -6,7 +6,7 @@ from math import ceil, prod
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.model import Machine
-from tilesolve.model.loop_tree import LoopTree, Node, list_loops, list_works
+from tilesolve.model.loop_tree import LoopTree, Node, list_loops, list_works, renumber
 from tilesolve.model.price import Price, list_levels, price_levels
 from tilesolve.model.traffic import count_traffic
 from tilesolve.nests.arithmetic import (
@@ -15,7 +15,7 @@ from tilesolve.nests.arithmetic import (
     points_of_vector,
     slot_seconds,
 )
-from tilesolve.nests.group_trees import renumber
+from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.groups import Group, Placed, holds_rings
 from tilesolve.nests.loops import step_of
 from tilesolve.nests.price import evicts_itself, has_whole_lines
@@ -65,7 +65,7 @@ def _stage_seconds(
     written out begin together.
     """
     tree, node = around
-    stage = computation.stages[one.work]
+    stage = largest_part(computation, computation.stages[one.work])
     column = stage.output[-1] if stage.output else ""
     lanes = {column: points_of_vector(stage, computation.dtypes, machine)} if column else {}
     summed = prod(computation.sizes[x] for x in stage.summed)

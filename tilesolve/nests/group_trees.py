@@ -21,8 +21,10 @@ from tilesolve.model.loop_tree import (
     Work,
     list_works,
     nest_loops,
+    renumber,
 )
 from tilesolve.model.nest import Output
+from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.groups import Group, holds_rings
 from tilesolve.nests.references import find_references
 from tilesolve.nests.regions import Regions, Span, find_regions
@@ -215,7 +217,8 @@ def _work(
     """Return what a stage computes at each point, in the letters of its group's root."""
     computation, own = request.computation, spans.get(stage.name, {})
     accesses = [
-        align_access(one, own, rooms.get(one.array)) for one in find_references(computation, stage)
+        align_access(one, own, rooms.get(one.array))
+        for one in find_references(computation, largest_part(computation, stage))
     ]
     followed = {one.letter: computation.sizes[one.letter] for one in own.values() if one.letter}
     letters = dict.fromkeys(x for one in accesses for x in one.letters)
@@ -262,10 +265,3 @@ def _with_holds(node: Node, works: Sequence[Work], holds: Mapping[str, Access]) 
         work = works[list_works(body)[0]]
         return replace(node, body=body, holds=work.accesses[node.access])
     return replace(node, body=body)
-
-
-def renumber(node: Node, work: int) -> Node:
-    """Return a node that does another work."""
-    if isinstance(node, Do):
-        return Do(work)
-    return replace(node, body=tuple(renumber(one, work) for one in node.body))

@@ -26,6 +26,7 @@ from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read, Reduce, Term
 from tilesolve.model.access import Size
+from tilesolve.nests.cuts import cut_stage
 from tilesolve.nests.subscript_ends import Ends, subscript_ends
 
 
@@ -391,22 +392,26 @@ def _searches(term: Term) -> bool:
     return isinstance(term, Reduce) and term.name in SEARCHES
 
 
-def find_uses(computation: Computation, producer: Stage, consumer: Stage) -> Use:
-    """Return what a stage reads of another one, in the letters of its own axes."""
-    reads = [read for read in consumer.reads if read.array == producer.name]
-    return _use(computation, producer, consumer, reads)
-
-
 def _use(computation: Computation, producer: Stage, consumer: Stage, reads: Sequence[Read]) -> Use:
     """Return what a stage reads of another one, given the elements."""
     shape = computation.array(producer.name).shape
-    box = computation.box(consumer)
-    summed = {x: Ends.numbers(*box[x]) for x in consumer.summed}
+    summed = {x: Ends.numbers(*ends) for x, ends in computation.box(consumer).items()}
+    summed = {x: summed[x] for x in consumer.summed}
+    cut = cut_stage(computation, consumer)
+    places: list[tuple[Box, Read]] = [
+        (part.box, read) for part in cut for read in part.term.reads if read.array == producer.name
+    ]
+    if len(cut) == 1:
+        places = [(cut[0].box, read) for read in reads]
     spans = []
     for axis, extent in enumerate(shape):
-        subscripts = dict.fromkeys(read.subscripts[axis] for read in reads)
-        several = [_span(subscript_ends(x, box).within(summed), extent) for x in subscripts]
-        spans.append(_hull(several, extent))
+        ends = [
+            (box, subscript_ends(read.subscripts[axis], box).within(summed)) for box, read in places
+        ]
+        if len(cut) > 1:
+            ends = [(box, one.along(ends[0][1], box)) for box, one in ends]
+        different = dict.fromkeys(one for _, one in ends)
+        spans.append(_hull([_span(one, extent) for one in different], extent))
     return Use(producer.name, consumer.name, tuple(spans))
 
 

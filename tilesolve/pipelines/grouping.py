@@ -9,6 +9,7 @@ from tilesolve.constants.policy import NEST_CONTRACTION_FLOPS, PIPELINE_APART_GA
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.nests.cuts import cut_stage
 from tilesolve.nests.regions import find_regions, slides
 from tilesolve.nests.request import NestRequest
 from tilesolve.pipelines.footprints import list_tiled
@@ -29,6 +30,9 @@ def is_alone(computation: Computation, stage: Stage) -> bool:
     True
     """
     if not slides(stage) or stage.where or not computation.points(stage):
+        return True
+    parts = cut_stage(computation, stage)
+    if any(one.conditions or one.cuts(stage.summed, computation.sizes) for one in parts):
         return True
     contraction, _ = find_contraction(stage, computation.dtypes)
     return contraction is not None and contraction.flops(computation) >= NEST_CONTRACTION_FLOPS
