@@ -20,10 +20,10 @@ from tilesolve.model.copies import panel_tensor, repeats_elements
 from tilesolve.model.nest import CopyKind, Nest, Output
 from tilesolve.packing.cover import CellSequence
 
-Layout = Literal["registers", "panels", "windows", "prepared", "ring"]
+Layout = Literal["registers", "panels", "windows", "prepared", "ring", "array"]
 """What a buffer is: registers; micro-panels; a copy of windows, which has each element of the tile
-once; micro-panels that were made before all calls; or a ring, whose places come again while the
-body runs: what one work writes for a later one."""
+once; micro-panels that were made before all calls; a ring, whose places come again while the body
+runs: what one work writes for a later one; or the array itself that a work writes, read there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,8 +255,8 @@ class _Place:
             case Cast(dtype="int64") if isinstance(parts[0], Position):
                 return parts[0]
             case Apply(name=name) if all(map(_is_place, parts)):
-                found = fold_positions(name, parts)
-                return self._folded(term.rebuilt(parts)) if found is None else found
+                place = fold_positions(name, parts)
+                return self._folded(term.rebuilt(parts)) if place is None else place
         return term.rebuilt(parts)
 
     def _choice(self, choice: Choose, test: Term, yes: Term, no: Term) -> Term:

@@ -15,6 +15,7 @@ from tilesolve.model.loop_tree import (
     Buffer,
     Call,
     Do,
+    Layout,
     Loop,
     LoopTree,
     Node,
@@ -134,7 +135,7 @@ def with_works(request: NestRequest, tree: LoopTree) -> LoopTree:
     for group in groups:
         for one in group.placed.values():
             spans[one.stage] = group.regions.spans[one.stage]
-            if one.kept is not None:
+            if one.kept is not None and one.stage not in computation.outputs:
                 rooms[one.stage] = one.room()[1]
     works = tuple(_work(request, stage, spans, rooms) for stage in computation.stages)
     holds = {one.accesses[0].array: one.accesses[0] for one in works}
@@ -149,6 +150,11 @@ class _Maker:
     request: NestRequest
     grouping: Grouping
     regions: Regions
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The stages whose arrays are needed elsewhere."""
+        return self.request.computation.outputs
 
     def within(self, depth: int) -> tuple[Node, ...]:
         """Return what runs within so many of the shared loops."""
@@ -167,7 +173,8 @@ class _Maker:
         for _, stage in reversed(producers):
             if self.grouping.level(stage).kept == depth > 0:
                 holds = Access(stage.name, (), (), 1, "write")
-                found = (Buffer(0, holds, "ring", self.grouping.place, found),)
+                layout: Layout = "array" if stage.name in self.outputs else "ring"
+                found = (Buffer(0, holds, layout, self.grouping.place, found),)
         return found
 
     def nest(self, stage: Stage, work: int, depth: int) -> Node:
@@ -259,7 +266,7 @@ def _with_holds(node: Node, works: Sequence[Work], holds: Mapping[str, Access]) 
     if isinstance(node, Do):
         return node
     body = tuple(_with_holds(one, works, holds) for one in node.body)
-    if isinstance(node, Buffer) and node.layout == "ring":
+    if isinstance(node, Buffer) and node.layout in ("ring", "array"):
         return replace(node, body=body, holds=holds[node.holds.array])
     if isinstance(node, Buffer):
         work = works[list_works(body)[0]]

@@ -69,8 +69,8 @@ def write_program(computation: Computation, tree: LoopTree) -> Program:
             group = _GroupWriter(computation.sizes, writer, Group.of(computation, node), numbers)
             parts.append(group.node(node, group.waiting))
             continue
-        for part in numbers[list_works((node,))[0]]:
-            parts.append(writer.part(around, part.node(node), frozenset()))
+        for piece in numbers[list_works((node,))[0]]:
+            parts.append(writer.part(around, piece.node(node), frozenset()))
     waits = (Barrier(),) if any(loop.kind == "threads" for loop in tree.loops) else ()
     body: list[Node] = []
     for part in parts:
@@ -113,7 +113,7 @@ def _cut_stages(computation: Computation) -> tuple[Computation, list[list[_Piece
     found, numbers = list[Stage](), list[list[_Piece]]()
     for stage in computation.stages:
         cut = cut_stage(computation, stage)
-        pieces = []
+        pieces = list[_Piece]()
         for part in cut:
             narrow = {x for x, low, high in part.ranges if high - low < GROUP_SHORT_EXTENT}
             border = part is not cut[0]
@@ -262,6 +262,8 @@ class _GroupWriter:
         placed = [self.group.placed[work] for work in works]
         if isinstance(node, Buffer) and node.layout == "ring":
             return (self._buffer(node, waiting),)
+        if isinstance(node, Buffer) and node.layout == "array":
+            return self._body(node.body, waiting)
         if len(works) == 1:
             return self._stage(node, placed[0])
         if not isinstance(node, Loop):

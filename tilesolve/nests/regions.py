@@ -158,6 +158,12 @@ class Regions:
     spans: Mapping[str, Mapping[str, Span]]
     uses: tuple[Use, ...]
 
+    def covers(self, stage: str) -> bool:
+        """Return whether the root as a whole needs all of a stage."""
+        whole = {letter: (0, extent - 1) for letter, extent in self.extents.items()}
+        box = self.box(stage, whole)
+        return all(box[x] == (0, span.extent - 1) for x, span in self.spans[stage].items())
+
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages, in the order in which they run."""
@@ -355,6 +361,8 @@ def find_regions(computation: Computation, root: str | None = None) -> Regions:
             for pair in consumers.values()
             if pair[0].name in found
         ]
+        if not consumers and _lies_beside(computation, producer, last):
+            mine = [Use(producer.name, last.name, tuple(own.values()))]
         if not mine:
             continue
         uses += mine
@@ -368,6 +376,12 @@ def find_regions(computation: Computation, root: str | None = None) -> Regions:
         }
     order = {name: found[name] for name in names if name in found}
     return Regions(last.name, {x: sizes[x] for x in own}, order, tuple(uses))
+
+
+def _lies_beside(computation: Computation, stage: Stage, root: Stage) -> bool:
+    """Return whether a result that no stage reads may be computed where the root is."""
+    shapes = {computation.array(one.name).shape for one in (stage, root)}
+    return stage.name in computation.outputs and slides(stage) and len(shapes) == 1
 
 
 def _readers(stages: Sequence[Stage]) -> dict[str, dict[str, tuple[Stage, list[Read]]]]:

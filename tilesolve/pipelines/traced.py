@@ -208,14 +208,14 @@ class Traced(NDArrayOperatorsMixin):
         tests: list[Term] = []
         for letter, place, extent in zip(letters, self.places, node.shape, strict=True):
             if not place.terms:
-                tests += within(letter, place.offset, place.offset, extent)
+                tests += tests_within(letter, place.offset, place.offset, extent)
                 continue
             if len(place.terms) > 1 or place.divisor > 1:
                 raise TraceError("it writes to a view whose axes were put together or split")
             ((factor, name),) = place.terms
             axis = [str(one) for one in axis_letters(self.ndim)].index(name)
             ends = sorted((place.offset, place.offset + factor * (self.shape[axis] - 1)))
-            tests += within(letter, *ends, extent)
+            tests += tests_within(letter, *ends, extent)
             step, sign = abs(factor), 1 if factor > 0 else -1
             own = (sign * (letter - place.offset)) // step
             at[axis] = clip(own, extent, self.shape[axis])
@@ -309,7 +309,7 @@ class Traced(NDArrayOperatorsMixin):
     __index__ = __int__
 
 
-def within(letter: Affine, low: int, high: int, extent: int) -> list[Term]:
+def tests_within(letter: Affine, low: int, high: int, extent: int) -> list[Term]:
     """Return tests that a letter lies between two values, where it might not."""
     found = [apply("greater_equal", letter, low)] if low > 0 else []
     return [*found, apply("less_equal", letter, high)] if high < extent - 1 else found
