@@ -8,7 +8,7 @@ a plain one, and loops compute it at full speed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
 from math import prod
@@ -107,6 +107,28 @@ def cut_stage(computation: Computation, stage: Stage) -> tuple[Part, ...]:
 
 def _whole(stage: Stage, extents: Mapping[str, int]) -> Part:
     return Part(stage.term, tuple((x, 0, extents[x] - 1) for x in stage.letters))
+
+
+def settle_choices(computation: Computation, stage: Stage) -> Stage:
+    """Return a statement without choices by positions that others around them decide.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.terms import apply
+    >>> y, read = Affine.letter("y"), Read("A", (Affine.letter("y"),))
+    >>> inner = Choose(apply("greater_equal", y, 3), read, read * 2)
+    >>> stage = Stage("o", (y,), Choose(apply("greater_equal", y, 4), inner, read))
+    >>> print(settle_choices(bind_stages([stage], 9), stage).term)
+    where(y >= 4, A[y], A[y])
+    """
+    if not any(isinstance(one, Position) for one in stage.term.all):
+        return stage
+    cutter = _Cutter(frozenset(stage.output), computation.dtypes)
+    box = _whole(stage, computation.sizes).box
+    if any(high < low for low, high in box.values()):
+        return stage
+    return replace(stage, term=_Place(cutter, box, stage.where, cuts=False).settled(stage.term))
 
 
 def largest_part(computation: Computation, stage: Stage) -> Stage:
@@ -227,11 +249,16 @@ _ORDERS["less_equal"] = (1, False)
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A box in which terms are looked at."""
+    """A box in which terms are looked at.
+
+    `cuts` tells whether a border is an error; `known` are tests, and how they end.
+    """
 
     cutter: _Cutter
     box: Box
     where: tuple[Condition, ...]
+    cuts: bool = True
+    known: Mapping[Term, bool] = field(default_factory=dict)
 
     def term(self, term: Term) -> Term:
         """Return a term as it is everywhere here; raise `_BorderError` if a border cuts the box."""
@@ -263,11 +290,40 @@ class _Place:
         """Return what a choice is, given its test."""
         if not isinstance(test, Number):
             return Choose(test, self.term(yes), self.term(no), choice.inline)
-        found = self.term(yes if test.value else no)
+        return self._chosen(choice, self.term(yes if test.value else no))
+
+    def settled(self, term: Term) -> Term:
+        """Return a term without choices that those around decide; its positions are as they are."""
+        if not isinstance(term, Choose):
+            return term.rebuilt([self.settled(one) for one in term.parts]) if term.parts else term
+        test = self.term(term.test)
+        known = test.value if isinstance(test, Number) else self.known.get(test)
+        if known is not None:
+            return self._chosen(term, self.settled(term.yes if known else term.no))
+        there = replace(self, box=self._narrowed(test), known={**self.known, test: True})
+        other = replace(self, known={**self.known, test: False})
+        return Choose(term.test, there.settled(term.yes), other.settled(term.no), term.inline)
+
+    def _chosen(self, choice: Choose, found: Term) -> Term:
+        """Return one of two terms in the dtype of both."""
         kind = choice.kind(self.cutter.dtypes)
         if isinstance(kind, str) and found.kind(self.cutter.dtypes) != kind:
             found = Cast(kind, found)
         return found
+
+    def _narrowed(self, test: Term) -> Box:
+        """Return the box in which a test holds, as far as it tells."""
+        box, waiting = dict(self.box), [test]
+        while waiting:
+            match waiting.pop():
+                case Apply(name="bitwise_and", arguments=arguments):
+                    waiting += arguments
+                case Apply(name=name, arguments=(first, second)) if name in _ORDERS:
+                    if _is_place(first) and _is_place(second):
+                        border, holds = _apart(first, second, name)
+                        if border is not None:
+                            _narrow(box, border if holds else negate(border))
+        return self.box if any(high < low for low, high in box.values()) else box
 
     def _folded(self, term: Term) -> Term:
         """Return an operation of positions that makes a border."""
@@ -293,26 +349,21 @@ class _Place:
         first, last = (end // period for end in self._ends(position))
         if first == last:
             return Position(position - first * period)
-        if last - first >= NEST_PERIOD_PIECES:
+        if last - first >= NEST_PERIOD_PIECES or not self.cuts:
             return term
         raise _BorderError(Condition(position - (first + 1) * period))
 
     def _decide(self, first: Term, second: Term, name: str) -> bool | None:
         """Return whether a comparison holds everywhere here; None if no border tells."""
-        more, holds = _ORDERS[name]
-        try:
-            apart = _affine(first) - _affine(second) - more
-        except SpecError:  # quotients are not multiplied by -1, so the other way round
-            more, holds = 1 - more, not holds
-            try:
-                apart = _affine(second) - _affine(first) - more
-            except SpecError:
-                return None
-        low, high = self._ends(apart)
+        border, holds = _apart(first, second, name)
+        if border is None:
+            return None
+        low, high = self._ends(border.position)
         if low >= 0 or high < 0:
             return (low >= 0) == holds
-        if len(apart.letters) == 1 and self.cutter.letters.issuperset(apart.letters):
-            raise _BorderError(Condition(Affine(apart.terms, apart.offset)))
+        own = len(border.letters) == 1 and self.cutter.letters.issuperset(border.letters)
+        if own and self.cuts:
+            raise _BorderError(border)
         return None
 
     def _ends(self, position: Affine) -> tuple[int, int]:
@@ -321,6 +372,23 @@ class _Place:
             least_value(position, self.box, self.where),
             greatest_value(position, self.box, self.where),
         )
+
+
+def _apart(first: Term, second: Term, name: str) -> tuple[Condition | None, bool]:
+    """Return the condition that a comparison of positions is, and whether it holds with that.
+
+    None where no condition is.
+    """
+    more, holds = _ORDERS[name]
+    try:
+        apart = _affine(first) - _affine(second) - more
+    except SpecError:  # quotients are not multiplied by -1, so the other way round
+        more, holds = 1 - more, not holds
+        try:
+            apart = _affine(second) - _affine(first) - more
+        except SpecError:
+            return None, holds
+    return Condition(Affine(apart.terms, apart.offset)), holds
 
 
 def _is_place(term: Term) -> bool:

@@ -415,7 +415,7 @@ def _use(computation: Computation, producer: Stage, consumer: Stage, reads: Sequ
     places: list[tuple[Box, Read]] = [
         (part.box, read) for part in cut for read in part.term.reads if read.array == producer.name
     ]
-    if len(cut) == 1:
+    if len(cut) == 1 or not places:
         places = [(cut[0].box, read) for read in reads]
     spans = []
     for axis, extent in enumerate(shape):

@@ -9,8 +9,8 @@ from tilesolve.constants.policy import PIPELINE_PARTS, PIPELINE_TERM_PARTS
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Cast, Choose, Dtypes, Read, Reduce, Term
-from tilesolve.nests.cuts import Part, cut_stage
+from tilesolve.contractions.statements.terms import Cast, Dtypes, Read, Reduce, Term
+from tilesolve.nests.cuts import Part, cut_stage, settle_choices
 from tilesolve.nests.regions import slides
 from tilesolve.pipelines.graph import Place, substitute
 
@@ -120,6 +120,8 @@ class _Simplifier:
     def move(self, producer: Stage, *, once: bool) -> None:
         """Compute a stage where it is read, and nowhere else, if it goes; or if it does `once`."""
         readers = [self.stages[name] for name in self.readers.get(producer.name, ())]
+        if not readers and not {*self.pinned, *self.computation.outputs} & {producer.name}:
+            self._leave_out(producer)
         if not readers or not self._may_go(producer, readers):
             return
         trivial = _is_trivial(self.parts(producer)[0].term)
@@ -129,15 +131,24 @@ class _Simplifier:
         term: Term = producer.term
         if term.kind(self.dtypes) != self.dtypes[producer.name]:
             term = Cast(self.dtypes[producer.name], term)
-        put = _Put(producer.name, tuple(producer.output_letters()), term, self.dtypes, trivial)
+        put = _Put(producer.name, tuple(producer.output_letters()), term, trivial)
         try:
-            made = [put.into(one) for one in readers]
+            made = [
+                settle_choices(
+                    self.computation, replace(one, term=put.into(one.term), augmented=False)
+                )
+                for one in readers
+            ]
         except SpecError:  # a position that no quotient of sums is, or a sum of what stays the same
             return
         if not all(self._fits(one, old, producer) for one, old in zip(made, readers, strict=True)):
             return
         for one in made:
             self.note(one)
+        self._leave_out(producer)
+
+    def _leave_out(self, producer: Stage) -> None:
+        """Leave a stage out."""
         for read in producer.reads:
             self.readers[read.array].pop(producer.name, None)
         del self.stages[producer.name]
@@ -174,10 +185,12 @@ class _Simplifier:
 
     def _fits(self, made: Stage, reader: Stage, producer: Stage) -> bool:
         """Return whether a stage that computes another one, too, has a term as good as before."""
-        if len(made.term.all) > PIPELINE_TERM_PARTS:
+        if len(made.term.all) > PIPELINE_PARTS * PIPELINE_TERM_PARTS:
             return False
         parts, before = self.parts(made), (self.parts(reader), self.parts(producer))
         if len(parts) > max(PIPELINE_PARTS, *map(len, before)):
+            return False
+        if any(len(one.term.all) > PIPELINE_TERM_PARTS for one in parts):
             return False
         return _is_plain(parts) or not all(map(_is_plain, before))
 
@@ -214,8 +227,6 @@ class _Put:
         Of the array.
     term
         What its elements are.
-    dtypes
-        Of all arrays.
     anywhere
         Whether it may be computed at positions that are values of other arrays.
     """
@@ -223,21 +234,11 @@ class _Put:
     name: str
     letters: tuple[str, ...]
     term: Term
-    dtypes: Dtypes
     anywhere: bool
 
-    def into(self, stage: Stage) -> Stage:
-        """Return a stage with the term in place of the array."""
-        return replace(stage, term=self._put(stage.term, {}), augmented=False)
-
-    def _put(self, term: Term, known: Mapping[Term, bool]) -> Term:
-        """Return a term with it, given tests of which it is known how they end."""
-        if isinstance(term, Choose):
-            test = self._put(term.test, known)
-            yes = self._put(term.yes, {**known, test: True})
-            no = self._put(term.no, {**known, test: False})
-            return term.rebuilt((yes, test, no) if term.inline else (test, yes, no))
-        found = term.rebuilt([self._put(one, known) for one in term.parts]) if term.parts else term
+    def into(self, term: Term) -> Term:
+        """Return a term with it in place of the array."""
+        found = term.rebuilt([self.into(one) for one in term.parts]) if term.parts else term
         if isinstance(found, Reduce) and not set(found.over) <= set(found.term.letters):
             raise SpecError(f"{found} runs over letters that its term has no more")
         if not isinstance(found, Read) or found.array != self.name:
@@ -245,12 +246,4 @@ class _Put:
         if not self.anywhere and any(one.reads for one in found.parts):
             raise SpecError(f"positions of {found} are computed")
         places: dict[str, Place] = dict(zip(self.letters, found.subscripts, strict=True))
-        return self._settled(substitute(self.term, places), known)
-
-    def _settled(self, term: Term, known: Mapping[Term, bool]) -> Term:
-        """Return a choice without tests of which it is known how they end."""
-        while isinstance(term, Choose) and term.test in known:
-            if term.yes.kind(self.dtypes) != term.no.kind(self.dtypes):
-                break
-            term = term.yes if known[term.test] else term.no
-        return term
+        return substitute(self.term, places)

@@ -214,11 +214,11 @@ class Traced(NDArrayOperatorsMixin):
                 raise TraceError("it writes to a view whose axes were put together or split")
             ((factor, name),) = place.terms
             axis = [str(one) for one in axis_letters(self.ndim)].index(name)
-            ends = sorted((place.offset, place.offset + factor * (self.shape[axis] - 1)))
-            tests += tests_within(letter, *ends, extent)
+            low, high = sorted((place.offset, place.offset + factor * (self.shape[axis] - 1)))
+            tests += tests_within(letter, low, high, extent)
             step, sign = abs(factor), 1 if factor > 0 else -1
-            own = (sign * (letter - place.offset)) // step
-            at[axis] = clip(own, extent, self.shape[axis])
+            written = (sign * (letter - place.offset)) // step
+            at[axis] = clip(written, extent, self.shape[axis])
             if step > 1 and self.shape[axis] > 1:
                 tests.append(apply("equal", apply("remainder", letter - place.offset, step), 0))
         term, writes = self._written(value, at), 0
