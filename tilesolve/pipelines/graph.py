@@ -158,12 +158,13 @@ def substitute(term: Term, places: Mapping[str, Place]) -> Term:
         found = compose(term.position, places)
         return Position(found) if isinstance(found, Affine) else found
     if isinstance(term, Read):
-        return Read(term.array, tuple(_place(one, places) for one in term.subscripts))
+        return Read(term.array, tuple(place_at(one, places) for one in term.subscripts))
     parts = [substitute(one, places) for one in term.parts]
     return term.rebuilt(parts) if parts else term
 
 
-def _place(place: Place, places: Mapping[str, Place]) -> Place:
+def place_at(place: Place, places: Mapping[str, Place]) -> Place:
+    """Return a position, known or computed, in which others stand in the place of letters."""
     return compose(place, places) if isinstance(place, Affine) else substitute(place, places)
 
 

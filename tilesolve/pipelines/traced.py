@@ -20,7 +20,7 @@ from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.terms import Apply, Cast, Choose, Number, Read, Term, apply
 from tilesolve.contractions.statements.ufuncs import apply_ufunc
 from tilesolve.nests.arguments import nest_dtype
-from tilesolve.pipelines.graph import Graph, Node, Place, Shape, axis_letters, compose, name_places
+from tilesolve.pipelines.graph import Graph, Node, Place, Shape, axis_letters, name_places, place_at
 from tilesolve.pipelines.indexing import Index, read_index
 
 
@@ -64,10 +64,10 @@ class Traced(NDArrayOperatorsMixin):
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(
-        self, storage: Storage, shape: Shape, places: tuple[Affine, ...] | None = None
+        self, storage: Storage, shape: Shape, places: tuple[Place, ...] | None = None
     ) -> None:
         self.storage, self.shape = storage, shape
-        self.places = axis_letters(len(shape)) if places is None else places
+        self.places: tuple[Place, ...] = axis_letters(len(shape)) if places is None else places
 
     @property
     def graph(self) -> Graph:
@@ -114,7 +114,7 @@ class Traced(NDArrayOperatorsMixin):
         """Return its element at some position."""
         named = name_places(at)
         try:
-            return Read(self.storage.name, tuple(compose(one, named) for one in self.places))
+            return Read(self.storage.name, tuple(place_at(one, named) for one in self.places))
         except SpecError:  # a quotient is no part of another position
             return self.copy().read(at)
 
@@ -128,11 +128,10 @@ class Traced(NDArrayOperatorsMixin):
         ]
         return self.read(at)
 
-    def view(self, shape: Shape, at: Sequence[Affine]) -> Traced:
+    def view(self, shape: Shape, at: Sequence[Place]) -> Traced:
         """Return a view, given the position along each axis in the letters of the view."""
         named = name_places(at)
-        places = [compose(one, named) for one in self.places]
-        return Traced(self.storage, shape, tuple(x for x in places if isinstance(x, Affine)))
+        return Traced(self.storage, shape, tuple(place_at(one, named) for one in self.places))
 
     def view_as(self, axes: Sequence[int]) -> Traced:
         """Return a view with the axes in another order."""
@@ -207,11 +206,11 @@ class Traced(NDArrayOperatorsMixin):
         at: list[Place] = [Affine.number(0)] * self.ndim
         tests: list[Term] = []
         for letter, place, extent in zip(letters, self.places, node.shape, strict=True):
+            if isinstance(place, Term) or len(place.terms) > 1 or place.divisor > 1:
+                raise TraceError("it writes to a view whose axes were put together or split")
             if not place.terms:
                 tests += tests_within(letter, place.offset, place.offset, extent)
                 continue
-            if len(place.terms) > 1 or place.divisor > 1:
-                raise TraceError("it writes to a view whose axes were put together or split")
             ((factor, name),) = place.terms
             axis = [str(one) for one in axis_letters(self.ndim)].index(name)
             low, high = sorted((place.offset, place.offset + factor * (self.shape[axis] - 1)))
@@ -261,6 +260,8 @@ class Traced(NDArrayOperatorsMixin):
             found = METHODS["reduce"](
                 given[0], function.__name__, **dict(zip(names, given[1:], strict=False)), **named
             )
+        elif method == "accumulate":
+            found = METHODS["accumulate"](given[0], function.__name__, *given[1:], **named)
         elif method == "__call__" and not named and function.nout == 1:
             found = compute(function, given)
         else:
