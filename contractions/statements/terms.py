@@ -409,12 +409,9 @@ def apply(name: str, *arguments: object) -> Term:
 
 def _letters(term: Term) -> Iterator[str]:
     for one in term.all:
-        if isinstance(one, Position):
-            yield from one.position.letters
-        elif isinstance(one, Read):
-            for subscript in one.subscripts:
-                if isinstance(subscript, Affine):
-                    yield from subscript.letters
+        own = (one.position,) if isinstance(one, Position) else ()
+        for place in one.subscripts if isinstance(one, Read) else own:
+            yield from place.letters if isinstance(place, Affine) else ()
 
 
 _LEVELS = {

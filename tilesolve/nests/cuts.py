@@ -242,9 +242,13 @@ class _Cutter:
         yield Part(found, tuple((x, low, high) for x, (low, high) in box.items()), several)
 
 
-_ORDERS = {"greater_equal": (0, True), "greater": (1, True), "less": (0, False)}
-_ORDERS["less_equal"] = (1, False)
-"""Comparisons: how much greater the first one is, and whether it is so where they hold."""
+_ORDERS = {
+    "greater_equal": (False, True),
+    "greater": (True, True),
+    "less": (False, False),
+    "less_equal": (True, False),
+}
+"""Comparisons: by that the first one is greater, or not less; and whether they hold where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,13 +383,13 @@ def _apart(first: Term, second: Term, name: str) -> tuple[Condition | None, bool
 
     None where no condition is.
     """
-    more, holds = _ORDERS[name]
+    greater, holds = _ORDERS[name]
     try:
-        apart = _affine(first) - _affine(second) - more
+        apart = _affine(first) - _affine(second) - greater
     except SpecError:  # quotients are not multiplied by -1, so the other way round
-        more, holds = 1 - more, not holds
+        greater, holds = not greater, not holds
         try:
-            apart = _affine(second) - _affine(first) - more
+            apart = _affine(second) - _affine(first) - greater
         except SpecError:
             return None, holds
     return Condition(Affine(apart.terms, apart.offset)), holds

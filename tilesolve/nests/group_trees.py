@@ -28,9 +28,10 @@ from tilesolve.model.nest import Output
 from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.groups import Group, holds_rings
 from tilesolve.nests.references import find_references
-from tilesolve.nests.regions import Regions, Span, find_regions
+from tilesolve.nests.regions import Regions, find_regions
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.shapes import as_loaded, over, plain_tree
+from tilesolve.nests.spans import Span
 
 
 @dataclass(frozen=True, slots=True)

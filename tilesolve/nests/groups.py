@@ -18,7 +18,8 @@ from tilesolve.contractions.statements.computation import Computation
 from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.model.loop_tree import Buffer, Do, Loop, Node
 from tilesolve.nests.loops import Bounds, step_of
-from tilesolve.nests.regions import Regions, Span, find_regions
+from tilesolve.nests.regions import Regions, find_regions
+from tilesolve.nests.spans import Span
 from tilesolve.nests.subscript_ends import Ends
 
 
