@@ -219,3 +219,64 @@ def test_plans_with_borders_are_read_back():
     image = np.arange(12.0).reshape(3, 4)
     plan = tilesolve.pipeline("o[y,x] = A[min(max(y-1, 0), 2), x]", A=(3, 4), y=5, x=4)
     assert np.array_equal(plan(image), np.pad(image, ((1, 1), (0, 0)), "edge"))
+
+
+def _in_place(a):
+    out = a.copy()
+    out[1:, :-2] += a[:-1, 2:]
+    out[:3] = 7
+    return out
+
+
+def _interleaved(a):
+    out = np.empty((a.shape[0], 2 * a.shape[1]), a.dtype)
+    out[:, ::2] = a
+    out[:, 1::2] = a[::-1, ::-1]
+    return out[:, 3:-3]
+
+
+STEPS = [
+    lambda a: smooth(a, "edge"),
+    lambda a: smooth(a, "constant"),
+    lambda a: np.pad(a, ((0, 2), (3, 0)), "reflect"),
+    lambda a: np.pad(a, ((2, 1), (0, 1)), "symmetric"),
+    lambda a: np.pad(a, 1, "wrap")[:, 1:],
+    lambda a: np.roll(a, 3, axis=0) + a,
+    lambda a: np.roll(a, -1, axis=1) - a,
+    lambda a: np.concatenate([a[2:], a[:2] * 3, a[-1:]]),
+    lambda a: a[1:-1, 2:] * 2 - a[2:, :-2],
+    lambda a: a[::2] + a[::-1][: len(a[::2])] // 2,
+    lambda a: np.repeat(a, 2, axis=1)[:, :-1],
+    lambda a: np.stack([a, -a])[0] + np.tril(a),
+    lambda a: np.flip(a, 1) // 3 + a,
+    lambda a: (a + np.pad(a, 1, "edge")[:-2, 2:]) % 1000,
+    _in_place,
+    _interleaved,
+]
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_drawn_chains_with_borders(data):
+    """Integers are NumPy's bit for bit, whatever runs together; several results, too."""
+    chosen = data.draw(st.lists(st.sampled_from(range(len(STEPS))), min_size=2, max_size=5))
+    kept = data.draw(st.integers(0, len(chosen) - 1))
+    threads = data.draw(st.integers(1, 2))
+
+    def function(a):
+        held = a
+        for at, number in enumerate(chosen):
+            a = STEPS[number](a) + 1
+            held = a if at == kept else held
+        return (a, held) if kept < len(chosen) - 1 else a
+
+    image = np.random.default_rng(sum(chosen)).integers(-99, 99, (47, 71)).astype("int32")
+    found = tilesolve.pipeline(function, threads=threads, machine="i7-6700k", cache=False)(image)
+    wanted = function(image)
+    for one, other in zip(
+        found if isinstance(found, tuple) else [found],
+        wanted if isinstance(wanted, tuple) else [wanted],
+        strict=True,
+    ):
+        assert one.dtype == other.dtype
+        assert np.array_equal(one, other)
