@@ -250,9 +250,6 @@ def _einsum(text: str, *given: Any, **named: Any) -> Traced:
     return new_array(graph, term, tuple(extents[x] for x in output), kind)
 
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
 @traces(np.tensordot)
 def _tensordot(first: Any, second: Any, axes: Any = 2) -> Traced:
     first, second = _pair(first, second)
