@@ -286,7 +286,6 @@ NUMBERS = {
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
         "contractions.statements.ufuncs": "MOST_FACTORS",
         "contractions.tracing": "_MOST_BRANCHES _MOST_PARTS",
-        "pipelines.merging": "MOST_PARTS",
         "nests.running": "MOST_LAYOUTS",
         "running.execution": "_CALLS",
         "plans.cache": "MAX_PLANS_IN_MEMORY",

@@ -24,6 +24,7 @@ from tilesolve.contractions.statements.pieces import (
     Piece,
     find_period,
     intersect,
+    is_limited,
     unite,
     write_pieces,
 )
@@ -387,10 +388,11 @@ class _Statement:
             return term.position
         if isinstance(term, Number) and type(term.value) is int:
             return Affine.number(term.value)
-        if not term.reads and find_period(term) is None:
+        if not (term.reads or find_period(term) or is_limited(term)):
             raise self._refused(
                 node,
-                f"{term} is no position: those are sums of letters, divided at most, or % a size",
+                f"{term} is no position: those are sums of letters, divided at most, or % a size, "
+                "or these within limits that min and max set",
             )
         return term
 

@@ -161,3 +161,29 @@ def find_period(subscript: Affine | Term) -> tuple[Affine, Number | Param] | Non
         case Apply(name="remainder", arguments=(Position(position), Number(value) as period)):
             return (position, period) if type(value) is int and value > 0 else None
     return None
+
+
+_LIMITS = {"minimum", "maximum", "remainder"}
+_SUMS = {"add", "subtract", "multiply", "floor_divide"}
+
+
+def is_limited(subscript: Term) -> bool:
+    """Return whether a subscript is made of positions between limits, such as ``min(i+1, 9)``.
+
+    Examples
+    --------
+    >>> i = Position(Affine.letter("i"))
+    >>> limited = Apply("minimum", (i, Number(9)))
+    >>> is_limited(limited), is_limited(2 * limited - 1), is_limited(limited * limited)
+    (True, True, False)
+    """
+    names: set[str] = set()
+    for one in subscript.all:
+        if isinstance(one, Apply):
+            numbers = [x for x in one.arguments if isinstance(x, Number)]
+            if one.name in ("multiply", "floor_divide") and not numbers:
+                return False
+            names.add(one.name)
+        elif not isinstance(one, Number | Position):
+            return False
+    return bool(names & _LIMITS) and names <= _LIMITS | _SUMS

@@ -13,7 +13,7 @@ from tilesolve.contractions.statements.terms import Number, Position, Term
 
 
 def list_letters(node: ast.AST) -> set[str]:
-    """Return the names that stand in subscripts, but for those of arrays and periods."""
+    """Return the names that stand in subscripts, but for those of arrays, calls and periods."""
     found: set[str] = set()
     for one in ast.walk(node):
         if isinstance(one, ast.Subscript):
@@ -27,6 +27,7 @@ def list_letters(node: ast.AST) -> set[str]:
                 for x in ast.walk(one.slice)
                 if isinstance(x, ast.BinOp) and isinstance(x.op, ast.Mod)
             }
+            periods |= {id(x.func) for x in ast.walk(one.slice) if isinstance(x, ast.Call)}
             names = [x for x in ast.walk(one.slice) if isinstance(x, ast.Name)]
             found |= {x.id for x in names if id(x) not in periods} - arrays
     return found

@@ -47,7 +47,12 @@ class Term(ABC):
     @property
     def all(self) -> tuple[Term, ...]:
         """It and all terms within it, from the outermost one on."""
-        return (self, *(inner for part in self.parts for inner in part.all))
+        found, waiting = list[Term](), list[Term]([self])
+        while waiting:
+            one = waiting.pop()
+            found.append(one)
+            waiting += reversed(one.parts)
+        return tuple(found)
 
     @property
     def reads(self) -> tuple[Read, ...]:
@@ -403,14 +408,10 @@ def apply(name: str, *arguments: object) -> Term:
 
 
 def _letters(term: Term) -> Iterator[str]:
-    if isinstance(term, Position):
-        yield from term.position.letters
-    elif isinstance(term, Read):
-        for subscript in term.subscripts:
-            yield from subscript.letters
-    else:
-        for part in term.parts:
-            yield from _letters(part)
+    for one in term.all:
+        own = (one.position,) if isinstance(one, Position) else ()
+        for place in one.subscripts if isinstance(one, Read) else own:
+            yield from place.letters if isinstance(place, Affine) else ()
 
 
 _LEVELS = {

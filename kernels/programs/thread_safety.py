@@ -22,7 +22,8 @@ def check_threads(skeleton: Skeleton) -> None:
     """Raise `SpecError` if threads would write the same elements.
 
     A loop of threads walks a letter of an axis of each array that is computed in it, or tiles of
-    one; or the array is a buffer of each thread's own.
+    one, or where tiles begin; or the array is a buffer of each thread's own. Where tiles overlap,
+    threads write the same values.
     """
     for node in list_nodes(skeleton.body):
         if isinstance(node, Loop) and node.kind == "threads":
@@ -50,7 +51,7 @@ def _check(skeleton: Skeleton, number: int, around: tuple[Loop | Buffer, ...]) -
     loops = [one for one in around if isinstance(one, Loop)]
     walked = {loops[0].name}
     for loop in loops[1:]:
-        if any(one.plain in walked for one in loop.low):
+        if any(walked.intersection(one.letters) for one in loop.low):
             walked.add(loop.name)
     axes = {one.plain for one in stage.axes if isinstance(one, Affine)}
     if not walked & axes:

@@ -11,7 +11,8 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.contractions.statements.terms import Read, apply
-from tilesolve.nests.regions import Span, find_regions
+from tilesolve.nests.regions import find_regions
+from tilesolve.nests.spans import Span
 from tilesolve.nests.subscript_ends import subscript_ends
 from tilesolve.solver.signomials import Signomial
 

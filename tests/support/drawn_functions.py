@@ -28,6 +28,16 @@ def _views(array):
     yield lambda a: np.diff(a, axis=0) if len(a) > 1 else a
     yield lambda a: a.reshape(-1, 1, *a.shape[1:])
     yield lambda a: np.broadcast_to(a, (2, *a.shape)).sum(axis=0)
+    yield lambda a: a.reshape(-1)
+    yield lambda a: a.reshape(a.shape[-1], -1)
+    yield lambda a: (a + a).ravel()[1:]
+    yield lambda a: a.T.flatten()
+    yield lambda a: np.roll(a, 2)
+    yield lambda a: np.rot90(a) if a.ndim > 1 else a
+    yield lambda a: np.tile(a, 2)
+    yield lambda a: np.dstack([a, a]) if a.ndim == 2 else a
+    yield lambda a: np.array_split(a, 2)[0]
+    yield lambda a: np.lib.stride_tricks.sliding_window_view(a, 2, axis=-1).sum(axis=-1)
 
 
 def _values(array):
@@ -52,13 +62,19 @@ def _sums(array):
     """Reductions."""
     yield lambda a: a.sum(axis=0, keepdims=True)
     yield lambda a: a.max(axis=-1)
-    yield lambda a: a - a.min()
+    yield lambda a: a - a.min() if a.dtype != bool else a
     yield lambda a: a.mean(axis=0)
     yield lambda a: np.any(a, axis=0) | np.all(a, axis=0)
     yield lambda a: a * a.prod(axis=-1, keepdims=True)
     yield lambda a: np.var(a.astype("float64"), axis=-1, keepdims=True) + a
     yield lambda a: np.add.reduce(a, axis=0, dtype="float64")
     yield lambda a: a @ a.T if a.ndim <= 2 else np.matmul(a, a.swapaxes(-1, -2))
+    yield lambda a: np.cumsum(a, axis=-1)
+    yield lambda a: np.cumsum(a)
+    yield lambda a: np.maximum.accumulate(a, axis=0)
+    yield lambda a: np.argmax(a, axis=-1) + a.argmin()
+    yield lambda a: np.ptp(a) if a.dtype != bool else a
+    yield lambda a: np.count_nonzero(a, axis=0) + a
     yield lambda a: np.einsum("...i->...", a) if a.ndim < 1 else np.tensordot(a, a, a.ndim)
     yield lambda a: np.einsum("ij,ik->jk", a, a) if a.ndim == 2 else a
 

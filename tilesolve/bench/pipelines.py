@@ -98,7 +98,7 @@ class Pipeline(Nest):
 @cache
 def _trace(pipeline: Pipeline) -> tuple[Computation, Mapping[str, npt.NDArray[Any]]]:
     found = pipeline.trace()
-    return make_computation(found.graph, found.results[0].name), found.graph.constants
+    return make_computation(found.graph, [found.results[0].name]), found.graph.constants
 
 
 def _define(name: str, *shapes: tuple[int, ...], dtype: str = "float32") -> Pipeline:

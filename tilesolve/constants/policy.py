@@ -259,6 +259,9 @@ START_RAMP = 0.25
 """By what share of a cache more than it holds arrays may take for parts of them to be there still,
 when they are asked for in turn."""
 
+STAGE_PARTS = 64
+"""Parts of a statement between borders that it is cut into, at most."""
+
 NEST_PERIOD_PIECES = 27
 """Pieces of a statement with periodic positions, at most: a stencil in three dimensions has as many
 with a neighbour on each side."""
@@ -309,6 +312,9 @@ KEPT_REGIONS = 64
 
 PIPELINE_TERM_PARTS = 512
 """How many parts a term may have that others are put into."""
+
+PIPELINE_PARTS = 16
+"""Parts between borders that a stage may have that others are put into."""
 
 PIPELINE_TILED_EXTENT = 32
 """Extent of a letter up to which stages that run together get no tiles of it."""

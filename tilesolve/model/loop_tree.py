@@ -20,10 +20,10 @@ from tilesolve.model.copies import panel_tensor, repeats_elements
 from tilesolve.model.nest import CopyKind, Nest, Output
 from tilesolve.packing.cover import CellSequence
 
-Layout = Literal["registers", "panels", "windows", "prepared", "ring"]
+Layout = Literal["registers", "panels", "windows", "prepared", "ring", "array"]
 """What a buffer is: registers; micro-panels; a copy of windows, which has each element of the tile
-once; micro-panels that were made before all calls; or a ring, whose places come again while the
-body runs: what one work writes for a later one."""
+once; micro-panels that were made before all calls; a ring, whose places come again while the body
+runs: what one work writes for a later one; or the array itself that a work writes, read there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,3 +335,10 @@ def _axes(access: Access) -> str:
         "+".join(f"{factor if factor > 1 else ''}{letter}" for factor, letter in axis.terms)
         for axis in access.axes
     )
+
+
+def renumber(node: Node, work: int) -> Node:
+    """Return a node that does another work."""
+    if isinstance(node, Do):
+        return Do(work)
+    return replace(node, body=tuple(renumber(one, work) for one in node.body))

@@ -82,18 +82,21 @@ class StatementWriter:
         """
         known, targets = dict(arrays), dict(outs)
         for one in solutions:
-            info = one.computation.output
-            own, given = known.get(info.name), info.name in targets
-            if not given:
-                targets[info.name] = self.tasks.add_array(info.shape, info.dtype)
-            target = known[info.name] = targets[info.name]
-            if not all(info.shape):
-                continue
-            if own is not None and own != target:
-                self._copy(target, own, one.request.threads)
-            elif own is None and not given and leaves_elements(one.computation, one.statement):
-                self.tasks.write_stage([partial(self.tasks.clear, target)])
-            self._write_statement(one, known)
+            computation = one.computation
+            for stage in computation.stages:
+                info = computation.array(stage.name)
+                if info.name not in computation.outputs:
+                    continue
+                own, given = known.get(info.name), info.name in targets
+                if not given:
+                    targets[info.name] = self.tasks.add_array(info.shape, info.dtype)
+                target = known[info.name] = targets[info.name]
+                if own is not None and own != target and all(info.shape):
+                    self._copy(target, own, one.request.threads)
+                elif own is None and not given and leaves_elements(computation, stage):
+                    self.tasks.write_stage([partial(self.tasks.clear, target)])
+            if all(computation.output.shape):
+                self._write_statement(one, known)
 
     def _write_statement(self, solution: NestSolution, arrays: Mapping[str, Located]) -> None:
         """Write one statement."""

@@ -220,7 +220,7 @@ def _follow(solutions: Sequence[NestSolution], given: Arrays) -> Arrays:
             problems = [product.problem(computation) for product in one.contraction.products]
             if problems != [plan.problem for plan in one.plans]:
                 raise PlanError(f"its plans are not of {one.statement}")
-        known[computation.output.name] = computation.output
+        known |= {name: computation.array(name) for name in computation.outputs}
     return known
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, prod
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.model import Machine
-from tilesolve.model.loop_tree import LoopTree, Node, list_loops, list_works
+from tilesolve.model.loop_tree import Buffer, Do, LoopTree, Node, list_loops, list_works, renumber
 from tilesolve.model.price import Price, list_levels, price_levels
 from tilesolve.model.traffic import count_traffic
 from tilesolve.nests.arithmetic import (
@@ -14,7 +16,7 @@ from tilesolve.nests.arithmetic import (
     points_of_vector,
     step_seconds,
 )
-from tilesolve.nests.group_trees import renumber
+from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.groups import Group, Placed, holds_rings
 from tilesolve.nests.loops import step_of
 from tilesolve.nests.price import evicts_itself, has_whole_lines
@@ -28,7 +30,8 @@ def price_group(request: NestRequest, tree: LoopTree) -> Price:
     """
     computation, machine = request.computation, request.machine
     places = list_levels(machine, tree.threads)
-    found = count_traffic(tree, places, evicts=evicts_itself(machine))
+    moved = replace(tree, body=_without_arrays(tree.body))
+    found = count_traffic(moved, places, evicts=evicts_itself(machine))
     apart = tree.output == "stream" and not has_whole_lines(
         computation.output, machine.levels[0].line
     )
@@ -45,6 +48,18 @@ def price_group(request: NestRequest, tree: LoopTree) -> Price:
             done += one.points()
             once += one.regions.points(one.stage, {})
     return Price(price_levels(places, found, done / once if once else 1.0), compute, calls, ())
+
+
+def _without_arrays(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes without buffers that are arrays themselves: these are touched as any others."""
+    found: list[Node] = []
+    for node in nodes:
+        body = () if isinstance(node, Do) else _without_arrays(node.body)
+        if isinstance(node, Buffer) and node.layout == "array":
+            found += body
+        else:
+            found.append(node if isinstance(node, Do) else replace(node, body=body))
+    return tuple(found)
 
 
 def _alone_seconds(request: NestRequest, tree: LoopTree, node: Node) -> float:
@@ -64,7 +79,7 @@ def _stage_seconds(
     written out begin together.
     """
     tree, node = around
-    stage = computation.stages[one.work]
+    stage = largest_part(computation, computation.stages[one.work])
     column = stage.output[-1] if stage.output else ""
     summed = prod(computation.sizes[x] for x in stage.summed)
     each = points_of_vector(stage, computation.dtypes, machine) if column else 1

@@ -15,6 +15,7 @@ from tilesolve.model.loop_tree import (
     Buffer,
     Call,
     Do,
+    Layout,
     Loop,
     LoopTree,
     Node,
@@ -22,14 +23,17 @@ from tilesolve.model.loop_tree import (
     list_loops,
     list_works,
     nest_loops,
+    renumber,
 )
 from tilesolve.model.nest import Output
+from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.groups import Group, holds_rings
 from tilesolve.nests.loops import step_of
 from tilesolve.nests.references import find_references
-from tilesolve.nests.regions import Regions, Span, find_regions
+from tilesolve.nests.regions import Regions, find_regions
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.shapes import as_loaded, over, plain_tree
+from tilesolve.nests.spans import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ def with_works(request: NestRequest, tree: LoopTree) -> LoopTree:
     for group in groups:
         for one in group.placed.values():
             spans[one.stage] = group.regions.spans[one.stage]
-            if one.kept is not None:
+            if one.kept is not None and one.stage not in computation.outputs:
                 rooms[one.stage] = one.room()[1]
     rows = [_written_out(tree.body, at) for at, _ in enumerate(computation.stages)]
     works = tuple(
@@ -154,6 +158,11 @@ class _Maker:
     grouping: Grouping
     regions: Regions
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The stages whose arrays are needed elsewhere."""
+        return self.request.computation.outputs
+
     def within(self, depth: int) -> tuple[Node, ...]:
         """Return what runs within so many of the shared loops."""
         *producers, root = enumerate(self.request.computation.stages)
@@ -171,7 +180,8 @@ class _Maker:
         for _, stage in reversed(producers):
             if self.grouping.level(stage).kept == depth > 0:
                 holds = Access(stage.name, (), (), 1, "write")
-                found = (Buffer(0, holds, "ring", self.grouping.place, found),)
+                layout: Layout = "array" if stage.name in self.outputs else "ring"
+                found = (Buffer(0, holds, layout, self.grouping.place, found),)
         return found
 
     def nest(self, stage: Stage, work: int, depth: int) -> Node:
@@ -230,7 +240,8 @@ def _work(
     spans, rooms = places
     computation, own = request.computation, spans.get(stage.name, {})
     accesses = [
-        align_access(one, own, rooms.get(one.array)) for one in find_references(computation, stage)
+        align_access(one, own, rooms.get(one.array))
+        for one in find_references(computation, largest_part(computation, stage))
     ]
     followed = {one.letter: computation.sizes[one.letter] for one in own.values() if one.letter}
     letters = dict.fromkeys(x for one in accesses for x in one.letters)
@@ -271,16 +282,9 @@ def _with_holds(node: Node, works: Sequence[Work], holds: Mapping[str, Access]) 
     if isinstance(node, Do):
         return node
     body = tuple(_with_holds(one, works, holds) for one in node.body)
-    if isinstance(node, Buffer) and node.layout == "ring":
+    if isinstance(node, Buffer) and node.layout in ("ring", "array"):
         return replace(node, body=body, holds=holds[node.holds.array])
     if isinstance(node, Buffer):
         work = works[list_works(body)[0]]
         return replace(node, body=body, holds=work.accesses[node.access])
     return replace(node, body=body)
-
-
-def renumber(node: Node, work: int) -> Node:
-    """Return a node that does another work."""
-    if isinstance(node, Do):
-        return Do(work)
-    return replace(node, body=tuple(renumber(one, work) for one in node.body))

@@ -18,7 +18,8 @@ from tilesolve.contractions.statements.computation import Computation
 from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.model.loop_tree import Buffer, Do, Loop, Node
 from tilesolve.nests.loops import Bounds, step_of
-from tilesolve.nests.regions import Regions, Span, find_regions
+from tilesolve.nests.regions import Regions, find_regions
+from tilesolve.nests.spans import Span
 from tilesolve.nests.subscript_ends import Ends
 
 
@@ -237,7 +238,7 @@ class Group:
         names = {work: computation.stages[work].name for work in paths}
         regions = find_regions(computation, names[max(paths)])
         nodes = list(list_nodes((node,)))
-        rings = [one for one in nodes if isinstance(one, Buffer) and one.layout == "ring"]
+        rings = [one for one in nodes if isinstance(one, Buffer) and one.layout in _KEPT]
         kept = {one.holds.array: one for one in rings}
         _check_kept(regions, {names[work]: path for work, path in paths.items()}, kept)
         within: dict[int, list[int]] = {}
@@ -265,8 +266,12 @@ class Group:
 
 
 def holds_rings(node: Node) -> bool:
-    """Return whether a node keeps what one work writes for a later one."""
-    return any(isinstance(one, Buffer) and one.layout == "ring" for one in list_nodes((node,)))
+    """Return whether a node keeps what one work writes for a later one, or beside it."""
+    return any(isinstance(one, Buffer) and one.layout in _KEPT for one in list_nodes((node,)))
+
+
+_KEPT = ("ring", "array")
+"""Layouts of what one stage computes for others."""
 
 
 def _tile(loop: Loop, regions: Regions, kept: set[str], path: Sequence[Node]) -> Tile:

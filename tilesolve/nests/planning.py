@@ -27,7 +27,7 @@ from tilesolve.nests.solutions import (
 )
 from tilesolve.nests.split import (
     count_in_reals,
-    split_periods,
+    split_parts,
     split_scans,
     split_searches,
     split_sums,
@@ -72,7 +72,7 @@ def solve_statement(request: NestRequest) -> tuple[NestSolution, ...]:
 def _list_parts(request: NestRequest) -> Iterator[NestRequest]:
     """Yield the statements that one becomes before it is decided how they are run."""
     alone = [request]
-    for split in (split_scans, split_searches, split_periods):
+    for split in (split_scans, split_searches, split_parts):
         parts: list[NestRequest] = []
         for one in alone:
             found = split(one.computation)

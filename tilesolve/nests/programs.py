@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tilesolve.constants.policy import GROUP_SHORT_EXTENT
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Condition
-from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs import program
 from tilesolve.kernels.programs.program import (
@@ -20,7 +21,16 @@ from tilesolve.kernels.programs.program import (
     Start,
 )
 from tilesolve.model import loop_tree
-from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, list_loops, list_works
+from tilesolve.model.loop_tree import (
+    Buffer,
+    Call,
+    Do,
+    Loop,
+    LoopTree,
+    list_loops,
+    list_works,
+)
+from tilesolve.nests.cuts import cut_stage, list_parts
 from tilesolve.nests.groups import Group, Placed, Tile, holds_rings
 from tilesolve.nests.loops import Around
 
@@ -50,22 +60,71 @@ def write_program(computation: Computation, tree: LoopTree) -> Program:
     >>> [type(node).__name__ for node in write_program(found, tree).nodes]
     ['Loop', 'Start', 'Loop', 'Compute']
     """
-    stages = computation.stages
-    starts = [(Start(at),) for at, stage in enumerate(stages) if stage.update is not None]
-    around, writer = Around(computation.sizes), _Writer(stages)
+    cut, numbers = _cut_stages(computation)
+    starts = [(Start(at),) for at, stage in enumerate(cut.stages) if stage.update is not None]
+    around, writer = Around(computation.sizes), _Writer(cut.stages)
     parts = list[tuple[Node, ...]](starts)
     for node in tree.body:
         if holds_rings(node):
-            group = _GroupWriter(computation.sizes, writer, Group.of(computation, node))
+            group = _GroupWriter(computation.sizes, writer, Group.of(computation, node), numbers)
             parts.append(group.node(node, group.waiting))
-        else:
-            parts.append(writer.part(around, node, frozenset()))
+            continue
+        for piece in numbers[list_works((node,))[0]]:
+            parts.append(writer.part(around, piece.node(node), frozenset()))
     waits = (Barrier(),) if any(loop.kind == "threads" for loop in tree.loops) else ()
     body: list[Node] = []
     for part in parts:
         body += (*waits, *part) if body else part
     past = frozenset([computation.output.name] if tree.output == "stream" else [])
-    return Program(computation, tuple(body), past)
+    return Program(cut, tuple(body), past)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of a stage as a stage of its own: its number, and which loops compute it.
+
+    Parameters
+    ----------
+    number
+        Of that stage.
+    border
+        Whether other parts are larger: then its code is short.
+    narrow
+        Letters that take few values there.
+    """
+
+    number: int
+    border: bool
+    narrow: frozenset[str]
+
+    def node(self, node: loop_tree.Node) -> loop_tree.Node:
+        """Return a node that computes it."""
+        if isinstance(node, Do):
+            return Do(self.number)
+        body = tuple(map(self.node, node.body))
+        if isinstance(node, Loop) and self.border:
+            plain = node.kind == "unrolled" or node.letter in self.narrow
+            return replace(node, body=body, kind="serial" if plain else node.kind)
+        return replace(node, body=body)
+
+
+def _cut_stages(computation: Computation) -> tuple[Computation, list[list[_Piece]]]:
+    """Return the parts of all stages as stages, and those of each."""
+    found, numbers = list[Stage](), list[list[_Piece]]()
+    for stage in computation.stages:
+        cut = cut_stage(computation, stage)
+        pieces = list[_Piece]()
+        for part in cut:
+            narrow = {x for x, low, high in part.ranges if high - low < GROUP_SHORT_EXTENT}
+            border = part is not cut[0]
+            pieces.append(_Piece(len(found) + len(pieces), border, frozenset(narrow)))
+        numbers.append(pieces)
+        found += list_parts(computation, stage)
+    if tuple(found) == computation.stages:
+        return computation, numbers
+    shapes = {array.name: array.shape for array in computation.arrays}
+    sizes, dtypes = computation.sizes, computation.dtypes
+    return bind_stages(found, sizes, dtypes, shapes, computation.outputs), numbers
 
 
 def holds_sums(stage: Stage, nodes: Sequence[loop_tree.Node]) -> bool:
@@ -190,6 +249,7 @@ class _GroupWriter:
     extents: Mapping[str, int]
     writer: _Writer
     group: Group
+    pieces: Sequence[Sequence[_Piece]]
 
     @property
     def waiting(self) -> tuple[Tile, ...]:
@@ -202,6 +262,8 @@ class _GroupWriter:
         placed = [self.group.placed[work] for work in works]
         if isinstance(node, Buffer) and node.layout == "ring":
             return (self._buffer(node, waiting),)
+        if isinstance(node, Buffer) and node.layout == "array":
+            return self._body(node.body, waiting)
         if len(works) == 1:
             return self._stage(node, placed[0])
         if not isinstance(node, Loop):
@@ -237,14 +299,17 @@ class _GroupWriter:
 
     def _stage(self, node: loop_tree.Node, placed: Placed) -> tuple[Node, ...]:
         """Return the loops of a stage alone, over its own letters."""
-        stage, regions = self.writer.stages[placed.work], self.group.regions
+        pieces, regions = self.pieces[placed.work], self.group.regions
+        stage = self.writer.stages[pieces[0].number]
         names = {x: regions.letter_of(placed.stage, x) for x in regions.extents}
         own = _with_letters(node, {x: one for x, one in names.items() if one})
         walked = {loop.letter for loop in list_loops((own,))}
         for letter in reversed([x for x in stage.output if x not in walked]):
             own = Loop(letter, 1, (own,))
         bounds = {letter: placed.bounds(letter) for letter in stage.output}
-        return self.writer.part(Around(self.extents, (), bounds), own, frozenset())
+        around = Around(self.extents, (), bounds)
+        parts = (self.writer.part(around, piece.node(own), frozenset()) for piece in pieces)
+        return tuple(node for part in parts for node in part)
 
 
 def _with_letters(node: loop_tree.Node, names: Mapping[str, str]) -> loop_tree.Node:

@@ -8,9 +8,8 @@ overlap, rings and work that is done again comes from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache, reduce
 from math import gcd, lcm
 from typing import Any
@@ -26,85 +25,9 @@ from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read, Reduce, Term
 from tilesolve.model.access import Size
+from tilesolve.nests.cuts import cut_stage
+from tilesolve.nests.spans import Span, extreme_of, follow, hull, span_of
 from tilesolve.nests.subscript_ends import Ends, subscript_ends
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Values of a letter of a stage: those that a box needs, as far as there are any.
-
-    Parameters
-    ----------
-    low, high
-        The first value, in the first values of the box's letters; the last one, in their last
-        values. Both grow alike.
-    extent
-        Of the letter.
-
-    Examples
-    --------
-    >>> y = Affine.letter("y")
-    >>> half = Span((y - 1) // 2, (y + 1) // 2, 100)
-    >>> half.letter, half.scale, half.overlap, half.interval({"y": (8, 11)})
-    ('y', Fraction(1, 2), 2, (3, 6))
-    """
-
-    low: Affine
-    high: Affine
-    extent: int
-
-    @classmethod
-    def whole(cls, extent: int) -> Span:
-        """Return all values of a letter."""
-        return cls(Affine.number(0), Affine.number(extent - 1), extent)
-
-    @property
-    def letter(self) -> str | None:
-        """The letter of the root that it follows; None where it follows none, or several."""
-        return self.low.letters[0] if len(self.low.letters) == 1 else None
-
-    @property
-    def scale(self) -> Fraction:
-        """How many values it moves on by for one of the letter that it follows."""
-        return Fraction(sum(factor for factor, _ in self.low.terms), self.low.divisor)
-
-    @property
-    def overlap(self) -> int:
-        """How many values a tile needs beyond its share, if it begins at a multiple of divisors."""
-        first = dict.fromkeys(self.low.letters, 0)
-        last = dict.fromkeys(self.low.letters, self.period - 1)
-        reached = int(self.high.at(last)) - int(self.low.at(first)) + 1
-        return max(int(reached - self.scale * self.period), 0)
-
-    @property
-    def period(self) -> int:
-        """How far the root goes until ends lie as before."""
-        return lcm(self.low.divisor, self.high.divisor)
-
-    def size(self, tiles: Mapping[str, Size]) -> Size:
-        """Return how many values tiles of the root need: the scale times the tile, and overlap.
-
-        Tiles are numbers, arrays or symbols. Symbols give a posynomial.
-
-        Examples
-        --------
-        >>> from tilesolve.solver.signomials import Signomial
-        >>> x = Affine.letter("x")
-        >>> print(Span(x, x + 2, 64).size({"x": Signomial.symbol("T")}))
-        T + 2
-        """
-        grown = [(Fraction(factor, self.low.divisor), x) for factor, x in self.low.terms]
-        return sum((float(factor) * tiles[x] for factor, x in grown), start=float(self.overlap))
-
-    def interval(self, box: Box) -> tuple[int, int]:
-        """Return the first and the last value that a box needs; the last is less for none."""
-        low, high = self.low.interval(box)[0], self.high.interval(box)[1]
-        return max(low, 0), min(high, self.extent - 1)
-
-    def lengths(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """Return how many values boxes need, given arrays of their letters' ends."""
-        low, high = self.low.at(first), self.high.at(last)
-        return np.maximum(np.minimum(high, self.extent - 1) - np.maximum(low, 0) + 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +79,12 @@ class Regions:
     extents: Mapping[str, int]
     spans: Mapping[str, Mapping[str, Span]]
     uses: tuple[Use, ...]
+
+    def covers(self, stage: str) -> bool:
+        """Return whether the root as a whole needs all of a stage."""
+        whole = {letter: (0, extent - 1) for letter, extent in self.extents.items()}
+        box = self.box(stage, whole)
+        return all(box[x] == (0, span.extent - 1) for x, span in self.spans[stage].items())
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -243,7 +172,7 @@ class Regions:
             span = self.spans[stage][own]
             if stage == self.root or stage not in kept:
                 first = [self._needed(use, own, letter, found) for use in self._uses_of(stage)]
-                low = _extreme([one.low for one in first], min) if first else span.low
+                low = extreme_of([one.low for one in first], min) if first else span.low
                 found[stage] = Span(span.low if low is None else low, span.high, span.extent)
                 continue
             done = Ends(span.high, span.high).within(before).high
@@ -327,7 +256,7 @@ class Regions:
         if follower is not None and use.consumer in trips:
             spans[follower] = trips[use.consumer]
         axis = list(self.spans[use.producer]).index(own)
-        return _follow(use.spans[axis], spans, self.spans[use.producer][own].extent)
+        return follow(use.spans[axis], spans, self.spans[use.producer][own].extent)
 
 
 @lru_cache(maxsize=KEPT_REGIONS)
@@ -354,19 +283,27 @@ def find_regions(computation: Computation, root: str | None = None) -> Regions:
             for pair in consumers.values()
             if pair[0].name in found
         ]
+        if not consumers and _lies_beside(computation, producer, last):
+            mine = [Use(producer.name, last.name, tuple(own.values()))]
         if not mine:
             continue
         uses += mine
         letters = producer.output_letters() if producer.update is None else []
         found[producer.name] = {
-            letter: _hull(
-                [_follow(use.spans[axis], found[use.consumer], sizes[letter]) for use in mine],
+            letter: hull(
+                [follow(use.spans[axis], found[use.consumer], sizes[letter]) for use in mine],
                 sizes[letter],
             )
             for axis, letter in enumerate(letters)
         }
     order = {name: found[name] for name in names if name in found}
     return Regions(last.name, {x: sizes[x] for x in own}, order, tuple(uses))
+
+
+def _lies_beside(computation: Computation, stage: Stage, root: Stage) -> bool:
+    """Return whether a result that no stage reads may be computed where the root is."""
+    shapes = {computation.array(one.name).shape for one in (stage, root)}
+    return stage.name in computation.outputs and slides(stage) and len(shapes) == 1
 
 
 def _readers(stages: Sequence[Stage]) -> dict[str, dict[str, tuple[Stage, list[Read]]]]:
@@ -391,60 +328,24 @@ def _searches(term: Term) -> bool:
     return isinstance(term, Reduce) and term.name in SEARCHES
 
 
-def find_uses(computation: Computation, producer: Stage, consumer: Stage) -> Use:
-    """Return what a stage reads of another one, in the letters of its own axes."""
-    reads = [read for read in consumer.reads if read.array == producer.name]
-    return _use(computation, producer, consumer, reads)
-
-
 def _use(computation: Computation, producer: Stage, consumer: Stage, reads: Sequence[Read]) -> Use:
     """Return what a stage reads of another one, given the elements."""
     shape = computation.array(producer.name).shape
-    box = computation.box(consumer)
-    summed = {x: Ends.numbers(*box[x]) for x in consumer.summed}
+    summed = {x: Ends.numbers(*ends) for x, ends in computation.box(consumer).items()}
+    summed = {x: summed[x] for x in consumer.summed}
+    cut = cut_stage(computation, consumer)
+    places: list[tuple[Box, Read]] = [
+        (part.box, read) for part in cut for read in part.term.reads if read.array == producer.name
+    ]
+    if len(cut) == 1 or not places:
+        places = [(cut[0].box, read) for read in reads]
     spans = []
     for axis, extent in enumerate(shape):
-        subscripts = dict.fromkeys(read.subscripts[axis] for read in reads)
-        several = [_span(subscript_ends(x, box).within(summed), extent) for x in subscripts]
-        spans.append(_hull(several, extent))
+        ends = [
+            (box, subscript_ends(read.subscripts[axis], box).within(summed)) for box, read in places
+        ]
+        if len(cut) > 1:
+            ends = [(box, one.along(ends[0][1], box)) for box, one in ends]
+        different = dict.fromkeys(one for _, one in ends)
+        spans.append(hull([span_of(one, extent) for one in different], extent))
     return Use(producer.name, consumer.name, tuple(spans))
-
-
-def _span(ends: Ends, extent: int) -> Span:
-    """Return ends as a span; all there is where they are not known, or do not grow alike."""
-    whole = Span.whole(extent)
-    low = whole.low if ends.low is None else ends.low
-    high = whole.high if ends.high is None else ends.high
-    alike = Fraction(1, low.divisor), Fraction(1, high.divisor)
-    slopes = [
-        {x: factor * share for factor, x in one.terms}
-        for one, share in zip((low, high), alike, strict=True)
-    ]
-    if slopes[0] != slopes[1] or any(one < 0 for one in slopes[0].values()):
-        return whole
-    return Span(low, high, extent)
-
-
-def _follow(span: Span, consumer: Mapping[str, Span], extent: int) -> Span:
-    """Return a span of a consumer's letters in those of the root."""
-    ends = {x: Ends(one.low, one.high) for x, one in consumer.items()}
-    return _span(Ends(span.low, span.high).within(ends), extent)
-
-
-def _hull(spans: Sequence[Span], extent: int) -> Span:
-    """Return what holds several spans: all there is where they do not move alike."""
-    low = _extreme([one.low for one in spans], min)
-    high = _extreme([one.high for one in spans], max)
-    if low is None or high is None:
-        return Span.whole(extent)
-    return Span(low, high, extent)
-
-
-def _extreme(positions: Sequence[Affine], choose: Callable[[Iterable[int]], int]) -> Affine | None:
-    """Return the least or greatest of positions that differ in their offsets; None if in more."""
-    divisor = lcm(*(one.divisor for one in positions))
-    wide = [(one, divisor // one.divisor) for one in positions]
-    slopes = {tuple((factor * k, x) for factor, x in one.terms) for one, k in wide}
-    if len(slopes) > 1:
-        return None
-    return Affine.of(slopes.pop(), choose(one.offset * k for one, k in wide), divisor)

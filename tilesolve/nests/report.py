@@ -110,6 +110,10 @@ def _describe_group(solution: FusedSolution) -> Iterator[str]:
         if one.kept is None:
             rows.append([stage.name, computed, "-", "-", "-", again])
             continue
+        if stage.name in computation.outputs:
+            size = format_volume(computation.array(stage.name).bytes)
+            rows.append([stage.name, computed, "memory", "all", size, again])
+            continue
         shape = one.room()[1]
         element = np.dtype(computation.dtypes[stage.name]).itemsize
         sides = [

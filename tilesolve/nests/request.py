@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Literal, Self, get_args
@@ -133,11 +134,13 @@ class NestRequest:
         stages = tuple(_expand(stage, computation) for stage in stages)
         arrays = {name for x in stages for name in (x.name, *(read.array for read in x.reads))}
         names = arrays.union(*(stage.params for stage in stages))
+        outputs = _find_outputs(computation, stages)
         alone = bind_stages(
             stages,
             {letter: computation.sizes[letter] for stage in stages for letter in stage.letters},
             {name: kind for name, kind in computation.dtypes.items() if name in names},
             {name: computation.array(name).shape for name in arrays},
+            outputs,
         )
         return replace(self, computation=alone)
 
@@ -157,6 +160,15 @@ class NestRequest:
     def score(self, cost: Price) -> float:
         """Return what loops are compared by."""
         return score_price(self.charge(cost), self.machine.costs.level_overlap)
+
+
+def _find_outputs(computation: Computation, stages: Sequence[Stage]) -> tuple[str, ...]:
+    """Return the arrays of some stages that others need, or that none of them reads."""
+    made = dict.fromkeys(stage.name for stage in stages)
+    others = [stage for stage in computation.stages if stage.name not in made]
+    needed = {read.array for stage in others for read in stage.reads}.union(computation.outputs)
+    read = {x.array for stage in stages for x in stage.reads if x.array != stage.name}
+    return tuple(name for name in made if name in needed or name not in read)
 
 
 def _expand(stage: Stage, computation: Computation) -> Stage:

@@ -7,12 +7,11 @@ from math import prod
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_PERIOD_PIECES
 from tilesolve.contractions.problem import PAIRED_DTYPES
-from tilesolve.contractions.statements.affine import Affine, Box, Condition, greatest_value
+from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.operations import SEARCHES, identity, named_kind
-from tilesolve.contractions.statements.pieces import Piece, find_period, write_pieces
+from tilesolve.contractions.statements.pieces import write_pieces
 from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
@@ -26,6 +25,7 @@ from tilesolve.contractions.statements.terms import (
     Term,
 )
 from tilesolve.contractions.statements.values import replace_terms
+from tilesolve.nests.cuts import cut_stage
 
 _ON_BITS = {
     **{name: name for name in ("add", "minimum", "maximum")},
@@ -142,72 +142,34 @@ def _new_name(wanted: str, names: set[str]) -> str:
     return wanted
 
 
-def split_periods(computation: Computation) -> Computation:
-    """Return a statement with periodic positions as one for each piece of them, if those are few.
-
-    Between two multiples of a period, positions are sums of letters.
+def split_parts(computation: Computation) -> Computation:
+    """Return a statement whose positions have borders as one for each part between them.
 
     Examples
     --------
     >>> from tilesolve.contractions.statements.parse import parse_stages
-    >>> for stage in split_periods(bind_stages(parse_stages("o[i] = x[(i-1) % 9]"), 9)).stages:
+    >>> for stage in split_parts(bind_stages(parse_stages("o[i] = x[(i-1) % 9]"), 9)).stages:
     ...     print(stage)
     o[i] = x[i+8], where 0 >= i
     o[i] = x[i-1], where i > 0
     """
     (stage,), names = computation.stages, set(computation.dtypes)
-    if not any(find_period(x) for read in stage.term.reads for x in read.parts):
+    if not any(isinstance(one, Position) for one in stage.term.all):
         return computation
     whole = computation if stage.reduction is not None else split_sums(computation)
     stages: list[Stage] = []
     for one in whole.stages:
-        alone = one.update is None and one.sequence is None
-        pieces = _list_pieces(one, whole.box(one)) if alone else []
+        parts = sorted(cut_stage(whole, one), key=lambda part: part.ranges)
+        if len(parts) == 1 and parts[0].term == one.term:
+            stages.append(one)
+            continue
         kind = whole.dtypes[one.name]
-        stages += write_pieces(replace(one, dtype=kind), pieces, names) if pieces else [one]
-    if len(stages) == len(whole.stages):
+        pieces = [(part.region(one, whole.sizes), part.term) for part in parts]
+        stages += write_pieces(replace(one, dtype=kind), pieces, names)
+    if stages == list(whole.stages):
         return computation
     shapes = {array.name: array.shape for array in whole.arrays}
     return bind_stages(stages, whole.sizes, whole.dtypes, shapes)
-
-
-def _list_pieces(stage: Stage, box: Box) -> list[tuple[Piece, Term]]:
-    """Return conditions, and the term of a statement where they hold; none if they are too many."""
-    found: list[tuple[Piece, Term]] = [((), stage.term)]
-    for subscript in dict.fromkeys(x for read in stage.term.reads for x in read.parts):
-        position, period = find_period(subscript) or (None, None)
-        if position is None or not isinstance(period, Number) or position.divisor > 1:
-            continue
-        if any(low > high for low, high in box.values()):
-            return []
-        size = int(period.value)
-        first, last = (end // size for end in position.interval(box))
-        if (last - first + 1) * len(found) > NEST_PERIOD_PIECES:
-            return []
-        cut = []
-        for turns in range(first, last + 1):
-            ends = Condition(position - turns * size), Condition(turns * size + size - 1 - position)
-            sides = tuple(one for one in ends if one.position.interval(box)[0] < 0)
-            for piece, term in found:
-                where = (*piece, *sides)
-                if not _is_out(where, box):
-                    cut.append((where, _at(term, subscript, position - turns * size)))
-        found = cut
-    return found
-
-
-def _is_out(piece: Piece, box: Box) -> bool:
-    """Return whether some conditions hold nowhere in a box, as far as two of them tell."""
-    return any(greatest_value(one.position, box, piece) < 0 for one in piece)
-
-
-def _at(term: Term, subscript: Term, position: Affine) -> Term:
-    """Return a term with a position in place of a subscript."""
-    if isinstance(term, Read):
-        subscripts = (position if x == subscript else x for x in term.subscripts)
-        term = Read(term.array, tuple(subscripts))
-    parts = [_at(part, subscript, position) for part in term.parts]
-    return term.rebuilt(parts) if parts else term
 
 
 def split_sums(computation: Computation) -> Computation:

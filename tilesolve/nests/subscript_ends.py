@@ -40,6 +40,23 @@ class Ends:
         """
         return Ends(_put(self.low, letters, least=True), _put(self.high, letters, least=False))
 
+    def along(self, other: Ends, box: Box) -> Ends:
+        """Return ends that move as others do, and in a box are no further within than these.
+
+        Examples
+        --------
+        >>> y = Affine.letter("y")
+        >>> first = Ends.numbers(0, 0).along(Ends(y - 2, y - 2), {"y": (0, 2)})
+        >>> print(first.low, first.high)
+        y-2 y
+        """
+        if None in (self.low, self.high, other.low, other.high):
+            return Ends()
+        return Ends(
+            _along(self.low, other.low, box, least=True),
+            _along(self.high, other.low, box, least=False),
+        )
+
 
 def subscript_ends(subscript: Affine | Term, box: Box) -> Ends:
     """Return the ends of a subscript, in its letters.
@@ -109,6 +126,20 @@ def _lowered(end: Affine | None, value: int, box: Box) -> Affine | None:
 def _raised(end: Affine | None, value: int, box: Box) -> Affine | None:
     """Return an end so high that it is at no place below a number that cuts it off."""
     return None if end is None else end + max(value - end.interval(box)[0], 0)
+
+
+def _along(end: Affine | None, other: Affine | None, box: Box, *, least: bool) -> Affine:
+    """Return a position that moves as another one does, and is no further within than an end."""
+    assert end is not None
+    assert other is not None
+    if (end.terms, end.divisor) == (other.terms, other.divisor):
+        return end
+    common = lcm(end.divisor, other.divisor)
+    share, others = common // end.divisor, common // other.divisor
+    terms = [(share * factor, x) for factor, x in end.terms]
+    terms += [(-others * factor, x) for factor, x in other.terms]
+    apart = Affine.of(terms, share * end.offset - others * other.offset, common).interval(box)
+    return other + (apart[0] if least else apart[1] + (other.divisor > 1))
 
 
 def _put(end: Affine | None, letters: Mapping[str, Ends], *, least: bool) -> Affine | None:

@@ -14,6 +14,7 @@ from tilesolve.constants.policy import PIPELINE_TILED_EXTENT
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.model.access import Size
 from tilesolve.nests.arithmetic import points_of_vector, step_seconds
+from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.group_trees import Level
 from tilesolve.nests.references import find_references
 from tilesolve.nests.regions import Regions
@@ -120,7 +121,8 @@ class GroupTiles:
         byte = threads / machine.bandwidth(machine.memory, threads)
         start = machine.costs.tile_cycles / machine.frequency
         found: Size = 0.0
-        for stage in request.computation.stages:
+        for whole in request.computation.stages:
+            stage = largest_part(request.computation, whole)
             spans = self.regions.spans[stage.name]
             *rows, last = [one.size(sides) for one in spans.values()] or [1.0]
             dtypes = request.computation.dtypes

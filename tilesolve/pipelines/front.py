@@ -21,7 +21,7 @@ from tilesolve.nests.calls import Array
 from tilesolve.nests.plan import keep_plan
 from tilesolve.nests.request import NestMode, NestRequest
 from tilesolve.pipelines.plan import PipelinePlan
-from tilesolve.pipelines.stages import find_base, make_computation
+from tilesolve.pipelines.stages import leave_borders, make_computation
 from tilesolve.pipelines.statements import read_statements
 from tilesolve.pipelines.tracing import Result, Trace, map_arrays, trace_function
 from tilesolve.system.checks import check_threads
@@ -31,22 +31,39 @@ Planner = Callable[[Computation], PipelinePlan]
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """What computes a result, from which arrays.
+class _Planned:
+    """What computes all results.
 
-    `begins` is the argument whose elements its array has before, where that is not computed.
+    Parameters
+    ----------
+    plan
+        Of all that differ.
+    results
+        All, in order: those that are the same have one name.
+    begins
+        By result, the arrays whose elements they have before, where these are not computed.
     """
 
-    result: Result
     plan: PipelinePlan
-    inputs: tuple[str, ...]
-    begins: str | None = None
+    results: tuple[Result, ...]
+    begins: Mapping[str, str]
 
-    def run(self, arrays: Mapping[str, Array], out: Array | None = None) -> Array:
-        """Return the result, given all arrays by name."""
-        target = out if out is None or out.ndim else out.reshape(1)
-        found: Array = self.plan(*(arrays[name] for name in self.inputs), out=target)
-        return found if self.result.shape else found[0]
+    def run(self, arrays: Mapping[str, Array], targets: Sequence[Array | None]) -> list[Any]:
+        """Return the results, given all arrays by name; some go to arrays that are given."""
+        outs: dict[str, Array] = {}
+        for result, target in zip(self.results, targets, strict=True):
+            if target is not None:
+                outs.setdefault(result.name, target if target.ndim else target.reshape(1))
+        names = dict.fromkeys(one.name for one in self.results)
+        if outs:
+            for one in self.results:
+                outs.setdefault(one.name, np.empty(one.shape or (1,), one.dtype))
+        wanted: Any = tuple(outs[name] for name in names) if outs else None
+        if len(names) == 1 and wanted:
+            (wanted,) = wanted
+        found: Any = self.plan(*(arrays[name] for name in self.plan.inputs), out=wanted)
+        made = dict(zip(names, found if len(names) > 1 else (found,), strict=True))
+        return [made[one.name] if one.shape else made[one.name][0] for one in self.results]
 
 
 @dataclass(slots=True, eq=False)
@@ -58,20 +75,21 @@ class _Traced:
 
     trace: Trace
     planner: Planner
-    plans: dict[bool, tuple[_Part, ...]] = field(default_factory=dict)
+    plans: dict[bool, _Planned] = field(default_factory=dict)
     names: tuple[str, ...] = ()
 
-    def parts(self, *, step: bool = False) -> tuple[_Part, ...]:
-        """Return what computes each result; in steps, arrays have what they begin with."""
+    def planned(self, *, step: bool = False) -> _Planned:
+        """Return what computes the results; in steps, arrays have what they begin with."""
         if step not in self.plans:
-            self.plans[step] = tuple(self._plan(one, step=step) for one in self.trace.results)
+            results = self.trace.results
+            names = list(dict.fromkeys(one.name for one in results))
+            computation, begins = make_computation(self.trace.graph, names), dict[str, str]()
+            outputs = dict(zip(computation.outputs, names, strict=True))
+            if step:
+                computation, begins = leave_borders(computation)
+            begins = {outputs[name]: base for name, base in begins.items()}
+            self.plans[step] = _Planned(self.planner(computation), results, begins)
         return self.plans[step]
-
-    def _plan(self, result: Result, *, step: bool) -> _Part:
-        graph = self.trace.graph
-        begins = find_base(graph, result.name) if step else None
-        plan = self.planner(make_computation(graph, result.name, begins))
-        return _Part(result, plan, plan.inputs, begins)
 
 
 class PipelineFunction:
@@ -131,19 +149,17 @@ class PipelineFunction:
         if steps is not None:
             made = _run_steps(found, arrays, steps)
         else:
-            pairs = zip(found.parts(), targets, strict=True)
-            made = [part.run(arrays, one) for part, one in pairs]
+            made = found.planned().run(arrays, targets)
         return _pack(found.trace, arrays, made, targets)
 
-    def plan(self, *given: Any, **named: Any) -> Any:
-        """Return the plan for arguments like some; for several results a tuple of plans.
+    def plan(self, *given: Any, **named: Any) -> PipelinePlan:
+        """Return the plan for arguments like some.
 
         A plan takes the arrays that it reads in the order of its `inputs`; those of the function's
         own are among them.
         """
         found, _ = self._trace(given, named)
-        plans = tuple(part.plan for part in found.parts())
-        return plans[0] if len(plans) == 1 else plans
+        return found.planned().plan
 
     def _trace(
         self, given: Sequence[Any], named: Mapping[str, Any]
@@ -206,18 +222,22 @@ def _targets(trace: Trace, out: Any) -> list[Array | None]:
 
 def _run_steps(found: _Traced, arrays: Mapping[str, Array], steps: int) -> list[Array]:
     """Run a function many times, each time on what it computed before."""
-    parts = found.parts(step=True)
+    planned = found.planned(step=True)
     check_kind(steps, int, "steps", "a number", SizeError)
     grids = _grids(found.trace, arrays)
     now = {grid: arrays[grid].copy() for grid in grids}
     later = {grid: np.empty_like(array) for grid, array in now.items()}
     for step in range(steps):
         held = {**arrays, **now}
-        for grid, part in zip(grids, parts, strict=True):
+        for grid, result in zip(grids, planned.results, strict=True):
             # What is not written is as it was in the first steps.
-            if part.begins is not None and (step < 2 or part.begins != grid):
-                later[grid][...] = held[part.begins]
-            part.run(held, later[grid])
+            base = planned.begins.get(result.name)
+            if base is not None and (step < 2 or base != grid):
+                later[grid][...] = held[base]
+        made = planned.run(held, [later[grid] for grid in grids])
+        for grid, array in zip(grids, made, strict=True):
+            if array is not later[grid]:
+                later[grid][...] = array
         now, later = later, now
     return [now[grid] for grid in grids]
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from tilesolve.contractions.errors import SizeError, TraceError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.operations import reduced_dtype
-from tilesolve.contractions.statements.terms import Choose, Position, Reduce, Term, apply
+from tilesolve.contractions.statements.operations import SEARCHES, reduced_dtype
+from tilesolve.contractions.statements.scans import SCANS, Scan
+from tilesolve.contractions.statements.terms import Choose, Position, Read, Reduce, Term, apply
 from tilesolve.pipelines.graph import axis_letters
 from tilesolve.pipelines.traced import (
     FUNCTIONS,
@@ -111,6 +112,8 @@ def reduce_axes(
     if name.startswith("logical"):
         array = array.astype(bool, copy=False)
         name = {"logical_and": "bitwise_and", "logical_or": "bitwise_or"}[name]
+    if name in SEARCHES and not array.size:
+        raise SizeError("a place among no elements")
     kept = [one for one in range(array.ndim) if one not in axes]
     shape = tuple(array.shape[one] for one in kept)
     over = {one: array.graph.letter(array.shape[one]) for one in axes}
@@ -140,9 +143,54 @@ for _functions, _method, _name in (
     ((np.max, np.amax), "max", "maximum"),
     ((np.any,), "any", "logical_or"),
     ((np.all,), "all", "logical_and"),
+    ((np.argmin,), "argmin", "argmin"),
+    ((np.argmax,), "argmax", "argmax"),
 ):
     traces(*_functions, method=_method)(
         lambda array, *given, _name=_name, **named: reduce_axes(array, _name, *given, **named)
+    )
+
+
+def scan_axis(array: Traced, name: str, axis: int | None = None, dtype: Any = None) -> Traced:
+    """Return what a term is put together to from the first element of an axis on."""
+    if axis is None:
+        array, axis = array.reshape(-1), 0
+    if dtype is not None:
+        array = array.astype(dtype, copy=False)
+    letter = str(axis_letters(array.ndim)[axis_of(axis, array.ndim)])
+    element = array.element(array.shape)
+    if letter not in element.letters or not isinstance(element, Read) or element.plain is None:
+        element = array.copy().element(array.shape)
+    return array.make(Scan(name, letter, element), array.shape)
+
+
+traces(np.cumsum, method="cumsum")(
+    lambda array, *given, **named: scan_axis(array, "cumsum", *given, **named)
+)
+traces(np.cumprod, method="cumprod")(
+    lambda array, *given, **named: scan_axis(array, "cumprod", *given, **named)
+)
+
+
+def _accumulate(array: Traced, name: str, axis: int = 0, dtype: Any = None) -> Traced:
+    named = [scan for scan, operation in SCANS.items() if operation == name]
+    if not named:
+        raise TraceError(f"pipelines do not have {name} as it is called here")
+    return scan_axis(array, named[0], axis, dtype)
+
+
+METHODS["accumulate"] = _accumulate
+
+
+@traces(np.count_nonzero)
+def _count_nonzero(array: Traced, axis: Axes = None, **named: Any) -> Traced:
+    return reduce_axes(array.astype(bool), "add", axis, **named)
+
+
+@traces(np.ptp)
+def _peak_to_peak(array: Traced, *given: Any, **named: Any) -> Any:
+    return reduce_axes(array, "maximum", *given, **named) - reduce_axes(
+        array, "minimum", *given, **named
     )
 
 
@@ -200,9 +248,6 @@ def _einsum(text: str, *given: Any, **named: Any) -> Traced:
     assert term is not None
     term = _reduced("bitwise_or" if kind == "bool" else "add", over.values(), term, kind)
     return new_array(graph, term, tuple(extents[x] for x in output), kind)
-
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @traces(np.tensordot)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.contractions.errors import SpecError
-from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.operations import named_kind
+from tilesolve.contractions.statements.scans import Scan
+from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Position, Read, Reduce, Term, as_term
 from tilesolve.nests.arguments import nest_dtype
 
 Shape = tuple[int, ...]
 Place = Affine | Term
 """A position along an axis: known beforehand, or a number that is computed."""
-
-Region = tuple[tuple[int, int], ...]
-"""The first position along each axis, and the one behind the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +34,15 @@ class Node:
         Of the array. An array without axes has one element.
     term
         What an element is; None of an array that is given.
-    region
-        Where the term holds; everywhere if None. Elsewhere are the elements of `base`.
-    base
-        The array that the others are taken from; zeros if None.
+    writes
+        How many times parts of it were written since it was made: its term chooses among these.
     """
 
     name: str
     shape: Shape
     dtype: str
     term: Term | None = None
-    region: Region | None = None
-    base: str | None = None
+    writes: int = 0
 
 
 @dataclass(slots=True)
@@ -85,18 +81,11 @@ class Graph:
         self.constants[name] = array.copy()
         return self.give(name, array.shape, nest_dtype(array.dtype, "a constant"))
 
-    def add(
-        self,
-        term: Term,
-        shape: Shape,
-        dtype: str | None = None,
-        region: Region | None = None,
-        base: str | None = None,
-    ) -> str:
+    def add(self, term: Term, shape: Shape, dtype: str | None = None, writes: int = 0) -> str:
         """Add an array, and return its name."""
         name = f"_{len(self.nodes)}"
         kind = dtype or named_kind(term.kind(self.dtypes))
-        self.nodes[name], self.dtypes[name] = Node(name, shape, kind, term, region, base), kind
+        self.nodes[name], self.dtypes[name] = Node(name, shape, kind, term, writes), kind
         return name
 
     def letter(self, extent: int) -> str:
@@ -169,40 +158,63 @@ def substitute(term: Term, places: Mapping[str, Place]) -> Term:
         found = compose(term.position, places)
         return Position(found) if isinstance(found, Affine) else found
     if isinstance(term, Read):
-        return Read(term.array, tuple(_place(one, places) for one in term.subscripts))
+        return Read(term.array, tuple(place_at(one, places) for one in term.subscripts))
     parts = [substitute(one, places) for one in term.parts]
     return term.rebuilt(parts) if parts else term
 
 
-def _place(place: Place, places: Mapping[str, Place]) -> Place:
+def place_at(place: Place, places: Mapping[str, Place]) -> Place:
+    """Return a position, known or computed, in which others stand in the place of letters."""
     return compose(place, places) if isinstance(place, Affine) else substitute(place, places)
-
-
-def replace_reads(term: Term, node: Node) -> Term:
-    """Return a term in which an array is computed where it was read.
-
-    Raises
-    ------
-    SpecError
-        If no position is made of its own and those at which it is read.
-    """
-    parts = [replace_reads(one, node) for one in term.parts]
-    if not isinstance(term, Read):
-        made = term.rebuilt(parts) if parts else term
-        if isinstance(made, Reduce) and not set(made.over) <= set(made.term.letters):
-            raise SpecError(f"{made} runs over a letter that it does not have")
-        return made
-    if parts:
-        found = term.rebuilt(parts)
-        assert isinstance(found, Read)
-        term = found
-    if term.array != node.name:
-        return term
-    if node.term is None:
-        raise SpecError(f"{node.name} is given")
-    return substitute(node.term, name_places(term.subscripts))
 
 
 def name_places(places: Sequence[Place]) -> dict[str, Place]:
     """Return positions by the letters of the axes that they are for."""
     return {axis_letter(axis): place for axis, place in enumerate(places)}
+
+
+def rename_term(term: Term, letters: Mapping[str, str], arrays: Mapping[str, str]) -> Term:
+    """Return a term with other names of letters and arrays.
+
+    Examples
+    --------
+    >>> x = Affine.letter("x")
+    >>> print(rename_term(Reduce("add", ("x",), Read("A", (x + 1,))), {"x": "k"}, {"A": "B"}))
+    sum(B[k+1], k)
+    """
+    parts = [rename_term(one, letters, arrays) for one in term.parts]
+    match term:
+        case Position(position=position):
+            return Position(_rename(position, letters))
+        case Read(array=array, subscripts=subscripts):
+            given = iter(parts)
+            places = (
+                _rename(x, letters) if isinstance(x, Affine) else next(given) for x in subscripts
+            )
+            # An array without axes has one element.
+            return Read(arrays.get(array, array), tuple(places) or (Affine.number(0),))
+        case Reduce(name=name, over=over):
+            return Reduce(name, tuple(letters.get(x, x) for x in over), *parts)
+        case Scan(name=name, letter=letter):
+            return Scan(name, letters.get(letter, letter), *parts)
+    return term.rebuilt(parts) if parts else term
+
+
+def rename_stage(
+    stage: Stage, letters: Mapping[str, str], arrays: Mapping[str, str] = MappingProxyType({})
+) -> Stage:
+    """Return a stage with other names of letters and arrays."""
+    target = rename_term(stage.target, letters, arrays)
+    assert isinstance(target, Read)
+    return replace(
+        stage,
+        name=target.array,
+        axes=target.subscripts,
+        term=rename_term(stage.term, letters, arrays),
+        where=tuple(Condition(_rename(one.position, letters)) for one in stage.where),
+    )
+
+
+def _rename(position: Affine, letters: Mapping[str, str]) -> Affine:
+    terms = ((factor, letters.get(x, x)) for factor, x in position.terms)
+    return Affine.of(terms, position.offset, position.divisor)

@@ -9,6 +9,7 @@ from tilesolve.constants.policy import NEST_CONTRACTION_FLOPS, PIPELINE_APART_GA
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.nests.cuts import cut_stage
 from tilesolve.nests.regions import find_regions, slides
 from tilesolve.nests.request import NestRequest
 from tilesolve.pipelines.footprints import list_tiled
@@ -29,6 +30,9 @@ def is_alone(computation: Computation, stage: Stage) -> bool:
     True
     """
     if not slides(stage) or stage.where or not computation.points(stage):
+        return True
+    parts = cut_stage(computation, stage)
+    if any(one.conditions or one.cuts(stage.summed, computation.sizes) for one in parts):
         return True
     contraction, _ = find_contraction(stage, computation.dtypes)
     if contraction is None or not contraction.reuses:
@@ -63,6 +67,8 @@ class Graph:
         Those whose arrays others need: results, and what is read elsewhere.
     stages, readers
         By their names: in order, and those that read each.
+    sources
+        All arrays that each is made of.
     parts
         What was asked for some of them before.
     """
@@ -72,6 +78,7 @@ class Graph:
     pinned: frozenset[str]
     stages: Mapping[str, Stage]
     readers: Mapping[str, Names]
+    sources: Mapping[str, frozenset[str]]
     parts: dict[frozenset[str], NestRequest] = field(default_factory=dict)
 
     @classmethod
@@ -81,11 +88,15 @@ class Graph:
         stages = {one.name: one for one in computation.stages}
         alone = frozenset(one.name for one in stages.values() if is_alone(computation, one))
         readers: dict[str, list[str]] = {name: [] for name in stages}
+        sources: dict[str, frozenset[str]] = {}
         for stage in stages.values():
+            own = frozenset(read.array for read in stage.reads)
+            sources[stage.name] = own.union(*(sources.get(x, own) for x in own))
             for name in dict.fromkeys(read.array for read in stage.reads):
                 if name in stages and name != stage.name:
                     readers[name].append(stage.name)
-        return cls(request, alone, pinned, stages, {name: tuple(x) for name, x in readers.items()})
+        several = {name: tuple(x) for name, x in readers.items()}
+        return cls(request, alone, pinned, stages, several, sources)
 
     def part(self, names: Iterable[str]) -> NestRequest:
         """Return the request for some of the stages."""
@@ -98,19 +109,32 @@ class Graph:
         return self.parts[wanted]
 
     def fuse(self, names: Sequence[str]) -> list[Names]:
-        """Return groups of stages, as few as there can be: each has one that others may read."""
+        """Return groups of stages, as few as there can be: their tiles are those of the last one.
+
+        A result that others need, too, is one of them if all of it is needed there. So is one that
+        none reads, of the last one's shape, if it is made of the same.
+        """
         wanted, root_of, groups = set(names), dict[str, str](), dict[str, list[str]]()
         for name in reversed([x for x in self.stages if x in wanted]):
             readers = self.readers[name]
-            roots = {root_of.get(x) for x in readers}
+            roots = {root_of.get(x) for x in readers} or {self._beside(name, groups)}
             root = roots.pop() if len(roots) == 1 else None
-            joins = root is not None and not {root, name} & self.alone and name not in self.pinned
+            joins = root is not None and not {root, name} & self.alone
             root_of[name] = str(root) if joins else name
             groups.setdefault(root_of[name], []).append(name)
         found: list[Names] = []
         for several in groups.values():
             found += self._following(tuple(reversed(several)))
         return self.in_order(found)
+
+    def _beside(self, name: str, roots: Iterable[str]) -> str | None:
+        """Return the root that a result may be computed beside."""
+        computation = self.request.computation
+        for root in roots:
+            shapes = {computation.array(x).shape for x in (name, root)}
+            if len(shapes) == 1 and self.sources[name] & self.sources[root]:
+                return root
+        return None
 
     def segments(self, names: Names) -> list[Names]:
         """Return a group cut at each stage that several others read (Alg. 7)."""
@@ -135,7 +159,8 @@ class Graph:
         tiled = list_tiled(regions)
         cut = {names[-1]}
         for name in names[:-1]:
-            if not any(regions.letter_of(name, x) for x in tiled):
+            whole = name in self.pinned and not regions.covers(name)
+            if whole or not any(regions.letter_of(name, x) for x in tiled):
                 cut.add(name)
         return [names] if len(cut) == 1 else self._cut(names, cut)
 

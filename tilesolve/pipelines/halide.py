@@ -56,7 +56,7 @@ def _schedule(solution: NestSolution) -> Iterator[str]:
     for stage in (found.stages[-1], *found.stages[:-1]):  # whose loops others name
         lanes = lanes_of(found.array(stage.name).dtype, request.machine)
         one = placed.get(stage.name)
-        if one is None:
+        if one is None or (stage.name in found.outputs and stage.name != root):
             yield f"f_{stage.name}.compute_root()"
             kinds = {stage.output[0]: "threads"} if request.threads > 1 and stage.output else {}
             loops = [Loop(x, 1, (), "threads" if x in kinds else "serial") for x in stage.output]

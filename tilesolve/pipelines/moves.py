@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -11,9 +12,20 @@ import numpy as np
 
 from tilesolve.contractions.errors import SizeError, TraceError
 from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.terms import Choose, Position, Term, apply
 from tilesolve.pipelines.functions import Axes, axis_of, read_axes, traces
-from tilesolve.pipelines.graph import Graph, Shape, axis_letters
-from tilesolve.pipelines.traced import Traced, as_traced, broadcast, filling, graph_of, new_array
+from tilesolve.pipelines.graph import Graph, Place, Shape, axis_letters
+from tilesolve.pipelines.traced import (
+    METHODS,
+    Traced,
+    as_traced,
+    broadcast,
+    cast,
+    clip,
+    filling,
+    graph_of,
+    new_array,
+)
 
 ALL = slice(None)
 
@@ -69,23 +81,78 @@ def _reshape(array: Traced, *shape: Any, **named: Any) -> Traced:
         wanted[wanted.index(-1)] = array.size // max(-prod(wanted), 1)
     if prod(wanted) != array.size:
         raise SizeError(f"an array of shape {array.shape} has no shape {tuple(wanted)}")
-    letters, at, axis = axis_letters(len(wanted)), [], 0
-    for extent in array.shape:
-        place, count = Affine.number(0), 1
-        while count < extent:  # each axis is split, or taken as it is
-            place = wanted[axis] * place + letters[axis]
-            count, axis = count * wanted[axis], axis + 1
-        if count != extent:
-            raise TraceError(
-                f"pipelines split axes, but put none together: {array.shape} as {tuple(wanted)}"
-            )
-        at.append(place)
-    return array.view(tuple(wanted), at)
+    if not array.size:
+        return create(array.graph, wanted, 0, array.dtype)
+    groups = list(_group_axes(array.shape, wanted))
+    if any(len(old) > 1 for old, _ in groups) and not array.is_whole:
+        array = array.copy()
+    letters, places = axis_letters(len(wanted)), list[Place]([Affine.number(0)] * array.ndim)
+    for old, new in groups:
+        flat = Affine.number(0)
+        for axis in new:
+            flat = wanted[axis] * flat + letters[axis]
+        stride = prod(array.shape[axis] for axis in old)
+        for number, axis in enumerate(old):
+            stride //= array.shape[axis]
+            place = flat // stride if stride > 1 else flat
+            places[axis] = place if number == 0 else Position(place) % array.shape[axis]
+    return array.view(tuple(wanted), places)
+
+
+def _group_axes(shape: Shape, wanted: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield axes of a shape and those of another one that take their place, as few as there can be.
+
+    Axes of one element are left out.
+    """
+    old = [axis for axis, n in enumerate(shape) if n > 1]
+    new = [axis for axis, n in enumerate(wanted) if n > 1]
+    while old:
+        mine, others = [old.pop(0)], [new.pop(0)]
+        while (count := prod(shape[x] for x in mine)) != (made := prod(wanted[x] for x in others)):
+            (mine if count < made else others).append((old if count < made else new).pop(0))
+        yield mine, others
 
 
 @traces(np.ravel, method="ravel")
 def _ravel(array: Traced) -> Traced:
     return _reshape(array, -1)
+
+
+METHODS["flatten"] = lambda array: _ravel(array.copy())
+traces(np.fliplr)(lambda array: array[:, ::-1])
+traces(np.flipud)(lambda array: array[::-1])
+
+
+@traces(np.rot90)
+def _rot90(array: Traced, k: int = 1, axes: Sequence[int] = (0, 1)) -> Traced:
+    for _ in range(k % 4):
+        array = _flip(_swapaxes(array, *axes), axes[0])
+    return array
+
+
+@traces(np.tile)
+def _tile(array: Traced, reps: Any) -> Traced:
+    times = (reps,) if isinstance(reps, int) else tuple(reps)
+    array = array[(None,) * (len(times) - array.ndim)] if len(times) > array.ndim else array
+    for axis, count in enumerate(times, array.ndim - len(times)):
+        none = (*(ALL,) * axis, slice(0))
+        array = _concatenate([array] * count, axis) if count else array[none]
+    return array
+
+
+@traces(np.lib.stride_tricks.sliding_window_view)
+def _windows(array: Traced, window_shape: Any, axis: Axes = None, **named: Any) -> Traced:
+    if named.keys() - {"subok"}:
+        raise TraceError("windows are read, and not written to")
+    sizes = (window_shape,) if isinstance(window_shape, int) else tuple(window_shape)
+    axes = read_axes(axis, array.ndim)
+    shape, at = list(array.shape), list(axis_letters(array.ndim + len(sizes)))
+    for one, size, letter in zip(axes, sizes, at[array.ndim :], strict=True):
+        shape[one] += 1 - size
+        at[one] = at[one] + letter
+    if min(shape) < 0:
+        raise SizeError(f"windows of {sizes} in an array of shape {array.shape}")
+    return array.view((*shape, *sizes), at[: array.ndim])
 
 
 @traces(np.flip)
@@ -96,9 +163,9 @@ def _flip(array: Traced, axis: Axes = None) -> Traced:
 
 @traces(np.repeat, method="repeat")
 def _repeat(array: Traced, repeats: Any, axis: int | None = None) -> Traced:
-    if not isinstance(repeats, int | np.integer) or (axis is None and array.ndim != 1):
-        raise TraceError("pipelines have repeat by a number, along an axis")
-    axis = axis_of(axis or 0, array.ndim)
+    if not isinstance(repeats, int | np.integer):
+        raise TraceError("pipelines have repeat by a number")
+    array, axis = (_ravel(array), 0) if axis is None else (array, axis_of(axis, array.ndim))
     at = list(axis_letters(array.ndim))
     at[axis] = at[axis] // int(repeats)
     return array.make(array.read(at), _with(array.shape, axis, array.shape[axis] * int(repeats)))
@@ -120,22 +187,42 @@ def _with(shape: Shape, axis: int, extent: int) -> Shape:
     return (*shape[:axis], extent, *shape[axis + 1 :])
 
 
+def _choose_run(axis: int, runs: Sequence[tuple[int, Term]]) -> Term:
+    """Return a term that is another one in each of some runs of an axis, given their ends."""
+    letter = axis_letters(axis + 1)[axis]
+    *others, (_, found) = runs
+    for end, term in reversed(others):
+        found = Choose(apply("less", letter, end), term, found)
+    return found
+
+
 def _assemble(array: Traced, axis: int, positions: np.ndarray[Any, Any]) -> Traced:
-    """Return the elements at some positions along an axis, by runs of which each is a slice."""
-    made = create(array.graph, _with(array.shape, axis, len(positions)), 0, array.dtype)
-    steps, first = np.diff(positions), 0
+    """Return the elements at some positions along an axis, by runs in which these are a sum."""
+    steps, first, count = np.diff(positions), 0, len(positions)
     turns = np.flatnonzero(np.diff(steps)) + 1
-    while first < len(positions):
-        end = int(next((turn + 1 for turn in turns if turn > first), len(positions)))
+    runs: list[tuple[int, Term]] = []
+    while first < count:
+        end = int(next((turn + 1 for turn in turns if turn > first), count))
         if end - first > 1 and abs(steps[first]) > 1:
             end = first + 1  # where another run begins
-        at = list(axis_letters(array.ndim))
+        at: list[Place] = list(axis_letters(array.ndim))
         step = int(steps[first]) if end - first > 1 else 0
-        at[axis] = step * at[axis] + int(positions[first])
-        run = array.make(array.read(at), _with(array.shape, axis, end - first))
-        made[(*(ALL,) * axis, slice(first, end))] = run
+        place = step * (axis_letters(array.ndim)[axis] - first) + int(positions[first])
+        at[axis] = clip(place, count, array.shape[axis])
+        runs.append((end, array.read(at)))
         first = end
-    return made
+    shape = _with(array.shape, axis, count)
+    return array.make(_choose_run(axis, runs), shape) if array.size else array.copy()
+
+
+def _turn(array: Traced, axis: int, first: int, count: int) -> Traced:
+    """Return so many elements along an axis from a position on, turn by turn."""
+    at: list[Place] = list(axis_letters(array.ndim))
+    extent = array.shape[axis]
+    if not extent:
+        return array.copy()
+    at[axis] = Position(axis_letters(array.ndim)[axis] + first % extent) % extent
+    return array.make(array.read(at), _with(array.shape, axis, count))
 
 
 @traces(np.pad)
@@ -150,19 +237,30 @@ def _pad(array: Traced, pad_width: Any, mode: Any = "constant", **named: Any) ->
         ends = zip(array.shape, widths, strict=True)
         made[tuple(slice(low, low + n) for n, (low, _) in ends)] = array
         return made
-    for axis, width in enumerate(widths):
-        if any(width):
-            array = _assemble(array, axis, np.pad(np.arange(array.shape[axis]), width, mode))
+    for axis, (low, high) in enumerate(widths):
+        at: list[Place] = list(axis_letters(array.ndim))
+        extent, count = array.shape[axis], array.shape[axis] + low + high
+        if count == extent:
+            continue
+        if not extent:
+            raise SizeError(f"axis {axis} has no elements that a border could repeat")
+        if mode == "wrap":
+            array = _turn(array, axis, -low, count)
+        elif mode == "edge":
+            at[axis] = clip(axis_letters(array.ndim)[axis] - low, count, extent)
+            array = array.make(array.read(at), _with(array.shape, axis, count))
+        else:
+            array = _assemble(array, axis, np.pad(np.arange(extent), (low, high), mode))
     return array
 
 
 @traces(np.roll)
 def _roll(array: Traced, shift: Any, axis: Any = None) -> Traced:
     if axis is None and array.ndim != 1:
-        raise TraceError("pipelines roll arrays along axes")
+        return _reshape(_roll(_ravel(array), shift), array.shape)
     axes = read_axes(axis, array.ndim)
     for one, by in zip(axes, np.broadcast_to(shift, len(axes)).tolist(), strict=True):
-        array = _assemble(array, one, np.roll(np.arange(array.shape[one]), by))
+        array = _turn(array, one, -by, array.shape[one])
     return array
 
 
@@ -176,18 +274,27 @@ def _diff(array: Traced, n: int = 1, axis: int = -1) -> Traced:
 
 
 @traces(np.concatenate)
-def _concatenate(arrays: Sequence[Any], axis: int = 0) -> Traced:
+def _concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Traced:
     graph = graph_of(arrays)
     given = [as_traced(graph, one) for one in arrays]
+    if axis is None:
+        given, axis = [_ravel(one) for one in given], 0
     axis = axis_of(axis, given[0].ndim)
     if len({(one.ndim, _with(one.shape, axis, 0)) for one in given}) > 1:
         raise SizeError(f"arrays of shapes {[one.shape for one in given]} are put together")
     ends = np.cumsum([one.shape[axis] for one in given]).tolist()
     kind = np.result_type(*(one.dtype for one in given))
-    made = create(graph, _with(given[0].shape, axis, ends[-1]), 0, kind)
+    shape = _with(given[0].shape, axis, ends[-1])
+    letters, runs = axis_letters(len(shape)), list[tuple[int, Term]]()
     for one, end in zip(given, ends, strict=True):
-        made[(*(ALL,) * axis, slice(end - one.shape[axis], end))] = one
-    return made
+        if one.size:
+            at: list[Place] = list(letters)
+            extent = one.shape[axis]
+            at[axis] = clip(letters[axis] - (end - extent), ends[-1], extent)
+            runs.append((end, cast(one.read(at), one.dtype.name, kind.name)))
+    if not runs:
+        return create(graph, shape, 0, kind)
+    return new_array(graph, _choose_run(axis, runs), shape, kind.name)
 
 
 @traces(np.stack)
@@ -204,6 +311,22 @@ def _vstack(arrays: Sequence[Any]) -> Traced:
 @traces(np.hstack)
 def _hstack(arrays: Sequence[Any]) -> Traced:
     return _concatenate(arrays, min(1, arrays[0].ndim - 1))
+
+
+@traces(np.dstack)
+def _dstack(arrays: Sequence[Any]) -> Traced:
+    return _concatenate([one[..., None] if one.ndim == 2 else one for one in arrays], 2)
+
+
+def _split(split: Callable[..., Any], array: Traced, parts: Any, axis: int = 0) -> list[Traced]:
+    axis = axis_of(axis, array.ndim)
+    pieces = split(np.arange(array.shape[axis]), parts)
+    starts = np.cumsum([0, *(len(one) for one in pieces)]).tolist()
+    return [array[(*(ALL,) * axis, slice(*ends))] for ends in pairwise(starts)]
+
+
+traces(np.split)(partial(_split, np.split))
+traces(np.array_split)(partial(_split, np.array_split))
 
 
 def create(graph: Graph, shape: Any, value: Any, dtype: Any) -> Traced:

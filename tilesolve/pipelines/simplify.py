@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from tilesolve.constants.policy import PIPELINE_TERM_PARTS
+from tilesolve.constants.policy import PIPELINE_PARTS, PIPELINE_TERM_PARTS
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Cast, Read, Reduce, Term
-from tilesolve.nests.regions import find_uses, slides
-from tilesolve.pipelines.graph import substitute
+from tilesolve.contractions.statements.terms import Cast, Dtypes, Read, Reduce, Term
+from tilesolve.nests.cuts import Part, cut_stage, settle_choices
+from tilesolve.nests.regions import slides
+from tilesolve.pipelines.graph import Place, substitute
 
 
 def simplify(
@@ -22,22 +24,7 @@ def simplify(
 ) -> Computation:
     """Return a computation whose small stages are computed within the terms that read them.
 
-    A stage goes if it is trivial (no more operations than arrays, each read at one place), or if
-    the only one that reads it needs each of its elements at one place (Alg. 5 of the thesis, and
-    its rule for stages without overlap). Stages are looked at from the last one on, so that those
-    before see who reads them then. Values stay the same: each is cast to the dtype of the array
-    that it would be in.
-
-    Parameters
-    ----------
-    computation
-        All stages.
-    kept
-        Stages that stay, and that no term is put into.
-    pinned
-        Stages that stay.
-    everything
-        Whether all stages go that can.
+    See `list_needed`.
 
     Examples
     --------
@@ -47,84 +34,216 @@ def simplify(
     >>> print(found.stages[0])
     b[u] = I[u] * I[u] + I[u+1] * I[u+1] + I[u+2] * I[u+2]
     """
-    dtypes, stages = computation.dtypes, {one.name: one for one in computation.stages}
-    for producer in reversed(computation.stages[:-1]):
-        readers = [one for one in stages.values() if _reads(one, producer.name)]
-        if producer.name in pinned or not _may_go(producer, readers, kept):
-            continue
-        trivial = _is_trivial(producer)
-        if not (everything or trivial or _needed_once(computation, producer, readers)):
-            continue
-        term: Term = producer.term
-        if term.kind(dtypes) != dtypes[producer.name]:
-            term = Cast(dtypes[producer.name], term)
-        letters = producer.output_letters()
-        try:
-            put = {one.name: _inlined(one, producer.name, letters, term) for one in readers}
-        except SpecError:  # a position that no quotient of sums is, or a sum of what stays the same
-            continue
-        if all(len(one.term.all) <= PIPELINE_TERM_PARTS for one in put.values()):
-            stages.update(put)
-            del stages[producer.name]
-    if len(stages) == len(computation.stages):
-        return computation
-    return _bound(computation, tuple(stages.values()))
+    stages = list_needed(computation, kept, pinned, everything=everything)
+    return computation if stages == computation.stages else bind_part(computation, stages)
 
 
-def _is_trivial(stage: Stage) -> bool:
-    """Return whether computing an element costs about what loading it does."""
-    arrays = {read.array for read in stage.reads}
-    return stage.term.work <= len(arrays) == len(stage.reads)
+def list_needed(
+    computation: Computation,
+    kept: frozenset[str] = frozenset(),
+    pinned: frozenset[str] = frozenset(),
+    *,
+    everything: bool = False,
+) -> tuple[Stage, ...]:
+    """Return the stages of a computation without those that others compute in their terms.
+
+    A stage goes if it is trivial (no more operations than arrays, each read at one place), or if
+    the only one that reads it needs each of its elements once (Alg. 5 of the thesis, and its rule
+    for stages without overlap). Borders do not count. Those that are needed once go first; stages
+    are looked at from the last one on, so that those before see who reads them then. Values stay
+    the same: each is cast to the dtype of the array that it would be in.
+
+    Parameters
+    ----------
+    computation
+        All stages, each with an array of its own.
+    kept
+        Stages that stay, and that no term is put into.
+    pinned
+        Stages that stay.
+    everything
+        Whether all stages go that can.
+    """
+    simplifier = _Simplifier(computation, kept, pinned, everything)
+    for stage in computation.stages:
+        simplifier.note(stage)
+    for once in (True, False):
+        for name in reversed(list(simplifier.stages)[:-1]):
+            simplifier.move(simplifier.stages[name], once=once)
+    return tuple(simplifier.stages.values())
 
 
-def _may_go(producer: Stage, readers: list[Stage], kept: frozenset[str]) -> bool:
-    """Return whether a stage may be computed within those that read it."""
-    if producer.name in kept or kept.intersection(one.name for one in readers):
-        return False
-    if not slides(producer) or any(isinstance(one, Reduce) for one in producer.term.all):
-        return False
-    return all(one.update is None and not one.where for one in readers)
-
-
-def _needed_once(computation: Computation, producer: Stage, readers: list[Stage]) -> bool:
-    """Return whether a single stage reads each element at one place."""
-    if len(readers) > 1:
-        return False
-    spans = find_uses(computation, producer, readers[0]).spans
-    moved = [span.low.letters for span in spans]
-    whole = all(span.overlap == 0 and (span.letter or span.extent == 1) for span in spans)
-    return whole and {x for one in moved for x in one} == set(readers[0].letters)
-
-
-def _reads(stage: Stage, name: str) -> bool:
-    return any(read.array == name for read in stage.reads)
-
-
-def _inlined(stage: Stage, name: str, letters: list[str], term: Term) -> Stage:
-    """Return a stage with a term in place of an array."""
-
-    def put(part: Term) -> Term:
-        if isinstance(part, Read) and part.array == name:
-            if part.plain is None:
-                raise SpecError(f"positions of {part} are computed")
-            return substitute(term, dict(zip(letters, part.plain, strict=True)))
-        return part.rebuilt([put(one) for one in part.parts]) if part.parts else part
-
-    found = put(stage.term)
-    for one in found.all:
-        if isinstance(one, Reduce) and not set(one.over) <= set(one.term.letters):
-            raise SpecError(f"{one} runs over letters that its term has no more")
-    return replace(stage, term=found)
-
-
-def _bound(computation: Computation, stages: tuple[Stage, ...]) -> Computation:
+def bind_part(computation: Computation, stages: tuple[Stage, ...]) -> Computation:
     """Return fewer stages of a computation, with the arrays that it has."""
     letters = {letter for stage in stages for letter in stage.letters}
     names = {one.name for one in stages} | {read.array for one in stages for read in one.reads}
     names |= {name for stage in stages for name in stage.params}
+    made = {one.name for one in stages}
     return bind_stages(
         stages,
         {x: extent for x, extent in computation.extents if x in letters},
         {name: kind for name, kind in computation.dtypes.items() if name in names},
         {one.name: one.shape for one in computation.arrays if one.name in names},
+        tuple(name for name in computation.outputs if name in made),
     )
+
+
+@dataclass(slots=True)
+class _Simplifier:
+    """Stages that are put into one another; `readers` of each array are kept up to date."""
+
+    computation: Computation
+    kept: frozenset[str]
+    pinned: frozenset[str]
+    everything: bool
+    stages: dict[str, Stage] = field(default_factory=dict)
+    readers: dict[str, dict[str, None]] = field(default_factory=dict)
+    dtypes: Dtypes = field(init=False)
+    sizes: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dtypes, self.sizes = self.computation.dtypes, self.computation.sizes
+
+    def note(self, stage: Stage) -> None:
+        """Take a stage, or another form of it."""
+        before = self.stages.get(stage.name)
+        for read in before.reads if before else ():
+            self.readers[read.array].pop(stage.name, None)
+        self.stages[stage.name] = stage
+        for read in stage.reads:
+            self.readers.setdefault(read.array, {})[stage.name] = None
+
+    def parts(self, stage: Stage) -> tuple[Part, ...]:
+        """Return the parts of a stage, the largest one first."""
+        return cut_stage(self.computation, stage)
+
+    def move(self, producer: Stage, *, once: bool) -> None:
+        """Compute a stage where it is read, and nowhere else, if it goes; or if it does `once`."""
+        readers = [self.stages[name] for name in self.readers.get(producer.name, ())]
+        if not readers and not {*self.pinned, *self.computation.outputs} & {producer.name}:
+            self._leave_out(producer)
+        if not readers or not self._may_go(producer, readers):
+            return
+        trivial = _is_trivial(self.parts(producer)[0].term)
+        goes = not once and (self.everything or trivial)
+        if not goes and not self._needed_once(producer, readers):
+            return
+        term: Term = producer.term
+        if term.kind(self.dtypes) != self.dtypes[producer.name]:
+            term = Cast(self.dtypes[producer.name], term)
+        put = _Put(producer.name, tuple(producer.output_letters()), term, trivial)
+        try:
+            made = [
+                settle_choices(
+                    self.computation, replace(one, term=put.into(one.term), augmented=False)
+                )
+                for one in readers
+            ]
+        except SpecError:  # a position that no quotient of sums is, or a sum of what stays the same
+            return
+        if not all(self._fits(one, old, producer) for one, old in zip(made, readers, strict=True)):
+            return
+        for one in made:
+            self.note(one)
+        self._leave_out(producer)
+
+    def _leave_out(self, producer: Stage) -> None:
+        """Leave a stage out."""
+        for read in producer.reads:
+            self.readers[read.array].pop(producer.name, None)
+        del self.stages[producer.name]
+
+    def _may_go(self, producer: Stage, readers: list[Stage]) -> bool:
+        """Return whether a stage may be computed within those that read it."""
+        names = {producer.name, *(one.name for one in readers)}
+        if producer.name in self.pinned or self.kept & names:
+            return False
+        if not slides(producer) or any(isinstance(one, Reduce) for one in producer.term.all):
+            return False
+        return all(one.update is None and not one.where for one in readers)
+
+    def _needed_once(self, producer: Stage, readers: list[Stage]) -> bool:
+        """Return whether a single stage reads each element once, but for those at borders."""
+        if len(readers) > 1:
+            return False
+        (reader,) = readers
+        around = frozenset(reader.output)
+        found = [
+            (read, letters)
+            for read, letters in _places(self.parts(reader)[0].term, around)
+            if read.array == producer.name
+        ]
+        return len({read for read, _ in found}) == 1 and all(self._is_once(*x) for x in found)
+
+    def _is_once(self, read: Read, letters: frozenset[str]) -> bool:
+        """Return whether no element is read twice while loops over some letters run."""
+        places = read.plain
+        if places is None or any(one.divisor > 1 or len(one.terms) > 1 for one in places):
+            return False
+        moved = {letter for one in places for letter in one.letters}
+        return all(letter in moved or self.sizes[letter] == 1 for letter in letters)
+
+    def _fits(self, made: Stage, reader: Stage, producer: Stage) -> bool:
+        """Return whether a stage that computes another one, too, has a term as good as before."""
+        if len(made.term.all) > PIPELINE_PARTS * PIPELINE_TERM_PARTS:
+            return False
+        parts, before = self.parts(made), (self.parts(reader), self.parts(producer))
+        if len(parts) > max(PIPELINE_PARTS, *map(len, before)):
+            return False
+        if any(len(one.term.all) > PIPELINE_TERM_PARTS for one in parts):
+            return False
+        return _is_plain(parts) or not all(map(_is_plain, before))
+
+
+def _is_trivial(term: Term) -> bool:
+    """Return whether computing an element costs about what loading it does."""
+    arrays = {read.array for read in term.reads}
+    return term.work <= len(arrays) == len(term.reads)
+
+
+def _is_plain(parts: tuple[Part, ...]) -> bool:
+    """Return whether all positions are known beforehand, or are values of arrays."""
+    subscripts = (x for part in parts for read in part.term.reads for x in read.parts)
+    return all(one.reads for one in subscripts)
+
+
+def _places(term: Term, letters: frozenset[str]) -> Iterator[tuple[Read, frozenset[str]]]:
+    """Yield the elements that are read, each with the letters of the loops around."""
+    if isinstance(term, Read):
+        yield term, letters
+    if isinstance(term, Reduce):
+        letters = letters | set(term.over)
+    for part in term.parts:
+        yield from _places(part, letters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """A term that takes the place of an array.
+
+    Parameters
+    ----------
+    name, letters
+        Of the array.
+    term
+        What its elements are.
+    anywhere
+        Whether it may be computed at positions that are values of other arrays.
+    """
+
+    name: str
+    letters: tuple[str, ...]
+    term: Term
+    anywhere: bool
+
+    def into(self, term: Term) -> Term:
+        """Return a term with it in place of the array."""
+        found = term.rebuilt([self.into(one) for one in term.parts]) if term.parts else term
+        if isinstance(found, Reduce) and not set(found.over) <= set(found.term.letters):
+            raise SpecError(f"{found} runs over letters that its term has no more")
+        if not isinstance(found, Read) or found.array != self.name:
+            return found
+        if not self.anywhere and any(one.reads for one in found.parts):
+            raise SpecError(f"positions of {found} are computed")
+        places: dict[str, Place] = dict(zip(self.letters, found.subscripts, strict=True))
+        return substitute(self.term, places)

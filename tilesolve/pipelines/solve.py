@@ -132,8 +132,11 @@ class _Solver:
 
 
 def fuse_group(request: NestRequest) -> FusedSolution | None:
-    """Return how stages run together at the least price; None if the root has no tiles."""
+    """Return how stages run together at the least price; None if tiles of the root lack some."""
     regions = find_regions(request.computation)
+    outputs = [x for x in request.computation.outputs if x != regions.root]
+    if not all(x in regions.spans and regions.covers(x) for x in outputs):
+        return None
     groupings = list_groupings(request, regions)
     if not groupings:
         return None

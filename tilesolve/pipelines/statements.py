@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from tilesolve.contractions.errors import SizeError
-from tilesolve.contractions.statements.affine import Affine, Condition, greatest_value
+from tilesolve.contractions.statements.affine import Affine, greatest_value
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Read, Reduce, Term
 from tilesolve.nests.arguments import NestDtype, Region, Statement, read_computation, read_stages
-from tilesolve.pipelines.graph import substitute
+from tilesolve.pipelines.graph import rename_stage
 
 
 def read_statements(
@@ -44,34 +42,14 @@ def read_statements(
     letters = {name: value for name, value in sizes.items() if name not in names}
     if len(stages) > 1:
         letters = {f"{letter}{len(stages)}": extent for letter, extent in letters.items()}
-        stages = tuple(_number(stage, at + 1) for at, stage in enumerate(stages))
+        stages = tuple(
+            rename_stage(stage, {x: f"{x}{number}" for x in stage.letters})
+            for number, stage in enumerate(stages, 1)
+        )
     given = {read.array for stage in stages for read in stage.reads}
-    if given - {stage.name for stage in stages} <= shapes.keys():
-        letters |= _forward(stages, letters, shapes, dtype)
-    else:
+    if not given - {stage.name for stage in stages} <= shapes.keys():
         letters |= _backward(stages, letters, shapes)
     return read_computation(stages, {**letters, **shapes}, dtype)
-
-
-def _forward(
-    stages: Sequence[Stage],
-    letters: Mapping[str, int],
-    shapes: Mapping[str, Any],
-    dtype: Any,
-) -> dict[str, int]:
-    """Return the extent of each letter: what the arrays that are read have room for."""
-    found: dict[str, int] = {}
-    known = dict(shapes)
-    for stage in stages:
-        own = {*stage.letters, stage.name, *(read.array for read in stage.reads)}
-        sizes = {name: one for name, one in {**known, **letters}.items() if name in own}
-        kinds = dtype
-        if isinstance(dtype, Mapping):
-            kinds = {name: kind for name, kind in dtype.items() if name in {*own, *stage.params}}
-        alone = read_computation((stage,), sizes, kinds)
-        found |= alone.sizes
-        known.setdefault(stage.name, alone.output)
-    return found
 
 
 def _backward(
@@ -98,26 +76,4 @@ def _backward(
             ]
             before = needed.get(read.array, ends)
             needed[read.array] = list(map(max, before, ends))
-    return found
-
-
-def _number(stage: Stage, number: int) -> Stage:
-    """Return a statement whose letters have its number."""
-    letters = {letter: Affine.letter(f"{letter}{number}") for letter in stage.letters}
-    target = substitute(stage.target, letters)
-    assert isinstance(target, Read)
-    where = []
-    for one in stage.where:
-        position = substitute(Read("_", (one.position,)), letters)
-        assert isinstance(position, Read)
-        where += [Condition(x) for x in position.subscripts if isinstance(x, Affine)]
-    term = _number_sums(substitute(stage.term, letters), number)
-    return replace(stage, axes=target.subscripts, term=term, where=tuple(where))
-
-
-def _number_sums(term: Term, number: int) -> Term:
-    parts = [_number_sums(one, number) for one in term.parts]
-    found = term.rebuilt(parts) if parts else term
-    if isinstance(found, Reduce):
-        return Reduce(found.name, tuple(f"{x}{number}" for x in found.over), found.term)
     return found

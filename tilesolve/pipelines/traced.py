@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
+from operator import and_
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from tilesolve.constants.policy import STAGE_PARTS
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError, TraceError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.terms import Apply, Cast, Choose, Number, Read, Term, apply
 from tilesolve.contractions.statements.ufuncs import apply_ufunc
 from tilesolve.nests.arguments import nest_dtype
-from tilesolve.pipelines.graph import Graph, Place, Shape, axis_letters, compose, name_places
+from tilesolve.pipelines.graph import Graph, Node, Place, Shape, axis_letters, name_places, place_at
 from tilesolve.pipelines.indexing import Index, read_index
 
 
@@ -61,10 +64,10 @@ class Traced(NDArrayOperatorsMixin):
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(
-        self, storage: Storage, shape: Shape, places: tuple[Affine, ...] | None = None
+        self, storage: Storage, shape: Shape, places: tuple[Place, ...] | None = None
     ) -> None:
         self.storage, self.shape = storage, shape
-        self.places = axis_letters(len(shape)) if places is None else places
+        self.places: tuple[Place, ...] = axis_letters(len(shape)) if places is None else places
 
     @property
     def graph(self) -> Graph:
@@ -111,7 +114,7 @@ class Traced(NDArrayOperatorsMixin):
         """Return its element at some position."""
         named = name_places(at)
         try:
-            return Read(self.storage.name, tuple(compose(one, named) for one in self.places))
+            return Read(self.storage.name, tuple(place_at(one, named) for one in self.places))
         except SpecError:  # a quotient is no part of another position
             return self.copy().read(at)
 
@@ -125,11 +128,10 @@ class Traced(NDArrayOperatorsMixin):
         ]
         return self.read(at)
 
-    def view(self, shape: Shape, at: Sequence[Affine]) -> Traced:
+    def view(self, shape: Shape, at: Sequence[Place]) -> Traced:
         """Return a view, given the position along each axis in the letters of the view."""
         named = name_places(at)
-        places = [compose(one, named) for one in self.places]
-        return Traced(self.storage, shape, tuple(x for x in places if isinstance(x, Affine)))
+        return Traced(self.storage, shape, tuple(place_at(one, named) for one in self.places))
 
     def view_as(self, axes: Sequence[int]) -> Traced:
         """Return a view with the axes in another order."""
@@ -201,39 +203,32 @@ class Traced(NDArrayOperatorsMixin):
         if not self.size:
             return
         letters = axis_letters(len(node.shape))
-        at: list[Affine] = [Affine.number(0)] * self.ndim
-        region: list[tuple[int, int]] = []
+        at: list[Place] = [Affine.number(0)] * self.ndim
         tests: list[Term] = []
-        for letter, place in zip(letters, self.places, strict=True):
-            if not place.terms:
-                region.append((place.offset, place.offset + 1))
-                continue
-            if len(place.terms) > 1 or place.divisor > 1:
+        for letter, place, extent in zip(letters, self.places, node.shape, strict=True):
+            if isinstance(place, Term) or len(place.terms) > 1 or place.divisor > 1:
                 raise TraceError("it writes to a view whose axes were put together or split")
+            if not place.terms:
+                tests += tests_within(letter, place.offset, place.offset, extent)
+                continue
             ((factor, name),) = place.terms
             axis = [str(one) for one in axis_letters(self.ndim)].index(name)
-            ends = sorted((place.offset, place.offset + factor * (self.shape[axis] - 1)))
-            region.append((ends[0], ends[1] + 1))
+            low, high = sorted((place.offset, place.offset + factor * (self.shape[axis] - 1)))
+            tests += tests_within(letter, low, high, extent)
             step, sign = abs(factor), 1 if factor > 0 else -1
-            at[axis] = (sign * (letter - place.offset)) // step
+            written = (sign * (letter - place.offset)) // step
+            at[axis] = clip(written, extent, self.shape[axis])
             if step > 1 and self.shape[axis] > 1:
                 tests.append(apply("equal", apply("remainder", letter - place.offset, step), 0))
-        term = self._written(value, at)
-        old: Term = Read(node.name, letters)
-        if isinstance(node.term, Cast) and isinstance(node.term.term, Number):
-            old = node.term
-        for test in tests:
-            term = Choose(test, term, old)
-        whole = all(ends == (0, n) for ends, n in zip(region, node.shape, strict=True))
-        storage.name = self.graph.add(
-            term,
-            node.shape,
-            node.dtype,
-            None if whole else tuple(region),
-            None if whole else node.name,
-        )
+        term, writes = self._written(value, at), 0
+        if tests:
+            again = 0 < node.writes < STAGE_PARTS or is_filled(node)
+            old = node.term if again and node.term is not None else Read(node.name, letters)
+            term = Choose(reduce(and_, tests), term, old)
+            writes = node.writes + 1 if again else 1
+        storage.name = self.graph.add(term, node.shape, node.dtype, writes)
 
-    def _written(self, value: Any, at: Sequence[Affine]) -> Term:
+    def _written(self, value: Any, at: Sequence[Place]) -> Term:
         """Return what is written at a position, in the storage's dtype."""
         kind = self.dtype.name
         if isinstance(value, bool | int | float):
@@ -265,6 +260,8 @@ class Traced(NDArrayOperatorsMixin):
             found = METHODS["reduce"](
                 given[0], function.__name__, **dict(zip(names, given[1:], strict=False)), **named
             )
+        elif method == "accumulate":
+            found = METHODS["accumulate"](given[0], function.__name__, *given[1:], **named)
         elif method == "__call__" and not named and function.nout == 1:
             found = compute(function, given)
         else:
@@ -311,6 +308,25 @@ class Traced(NDArrayOperatorsMixin):
         raise TraceError("it takes a value of an array as a number of Python's")
 
     __index__ = __int__
+
+
+def tests_within(letter: Affine, low: int, high: int, extent: int) -> list[Term]:
+    """Return tests that a letter lies between two values, where it might not."""
+    found = [apply("greater_equal", letter, low)] if low > 0 else []
+    return [*found, apply("less_equal", letter, high)] if high < extent - 1 else found
+
+
+def clip(place: Affine, values: int, extent: int) -> Place:
+    """Return a position, or the nearest one on an axis, while its letter takes some values."""
+    low, high = place.interval(dict.fromkeys(place.letters, (0, values - 1)))
+    if low >= 0 and high < extent:
+        return place
+    return apply("minimum", apply("maximum", place, 0), extent - 1)
+
+
+def is_filled(node: Node) -> bool:
+    """Return whether all elements of an array are a number."""
+    return isinstance(node.term, Cast) and isinstance(node.term.term, Number)
 
 
 def new_array(graph: Graph, term: Term, shape: Shape, dtype: str | None = None) -> Traced:

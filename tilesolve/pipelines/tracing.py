@@ -142,7 +142,7 @@ def _result(value: Any, arguments: Mapping[str, Traced]) -> Result:
         argument = None
     if argument == value.storage.name:
         argument = None  # it is returned, but not written to
-    if not value.is_whole:
+    if not value.is_whole or value.graph.nodes[value.storage.name].term is None:
         value = value.copy()
     return Result(value.storage.name, value.shape, value.dtype.name, argument)
 
