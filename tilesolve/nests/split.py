@@ -55,7 +55,7 @@ def split_scans(computation: Computation) -> Computation:
             continue
         kind, name, axes = named_kind(one.kind(computation.dtypes)), stage.name, stage.axes
         if one != stage.term or kind != computation.dtypes[stage.name]:
-            name = _new_name(f"{stage.name}_{one.name}", names)
+            name = new_name(f"{stage.name}_{one.name}", names)
             axes = tuple(Affine.letter(x) for x in stage.output if x in one.letters)
         letter = Affine.letter(one.letter)
         before = Read(
@@ -99,7 +99,7 @@ def split_searches(computation: Computation) -> Computation:
         return computation
     last = replace(stage, term=replace_terms(stage.term, replaced))
     if stage.reduction is not None and computation.dtypes[stage.name] != "int64":
-        place = Read(_new_name(f"{stage.name}_place", names), stage.axes)
+        place = Read(new_name(f"{stage.name}_place", names), stage.axes)
         stages.append(replace(last, name=place.array, dtype="int64"))
         last = replace(stage, term=place, where=stage.bounds)
     shapes = {array.name: array.shape for array in computation.arrays}
@@ -114,12 +114,12 @@ def _search(
     stages: list[Stage] = []
     if not isinstance(term, Read):
         axes = tuple(map(Affine.letter, (*stage.output, *search.over)))
-        value = Read(_new_name(f"{stage.name}_value", names), axes)
+        value = Read(new_name(f"{stage.name}_value", names), axes)
         stages.append(
             Stage(value.array, axes, term, named_kind(term.kind(computation.dtypes)), where)
         )
         term = value
-    name = _new_name(f"{stage.name}_{search.name[3:]}", names)
+    name = new_name(f"{stage.name}_{search.name[3:]}", names)
     axes = tuple(map(Affine.letter, stage.output))
     extreme = Reduce(SEARCHES[search.name], search.over, term)
     kind = search.term.kind(computation.dtypes)
@@ -134,7 +134,7 @@ def _search(
     return stages, Reduce("minimum", search.over, Choose(test, Position(place), none))
 
 
-def _new_name(wanted: str, names: set[str]) -> str:
+def new_name(wanted: str, names: set[str]) -> str:
     """Return a name that no array has, and take it."""
     while wanted in names:
         wanted += "_"
@@ -244,7 +244,7 @@ def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stag
         where = (*stage.bounds, *stage.conditions(one))
         used = {*one.term.letters, *(letter for x in where for letter in x.letters)}
         axes = tuple(Affine.letter(x) for x in stage.output if x in used)
-        name = _new_name(f"{stage.name}_sum", names)
+        name = new_name(f"{stage.name}_sum", names)
         made.append(Stage(name, axes, one, named_kind(one.kind(computation.dtypes)), where))
         replaced[one] = Read(name, axes)
     return [*made, replace(stage, term=replace_terms(stage.term, replaced), where=stage.bounds)]

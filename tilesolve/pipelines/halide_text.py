@@ -10,7 +10,7 @@ import numpy as np
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
-from tilesolve.contractions.statements.operations import identity, named_kind
+from tilesolve.contractions.statements.operations import identity, is_complex, named_kind
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
@@ -68,7 +68,7 @@ def write_functions(parts: Sequence[tuple[Stage, Computation]]) -> Iterator[str]
     Raises
     ------
     PlanError
-        If a stage is of parts of an array, an update, or has a term that is not written.
+        If a stage is of parts of an array, complex, an update, or has a term that is not written.
 
     Examples
     --------
@@ -87,6 +87,8 @@ def write_functions(parts: Sequence[tuple[Stage, Computation]]) -> Iterator[str]
     names = dict.fromkeys(letter for stage, _ in parts for letter in stage.output)
     yield from (f"v_{letter} = hl.Var({letter!r})" for letter in names)
     for stage, computation in parts:
+        if is_complex(*computation.dtypes.values()):
+            raise PlanError(f"not written for Halide: {stage}, of complex numbers")
         if stage.name in made or stage.update is not None or stage.in_place:
             raise PlanError(f"not written for Halide: {stage}, of parts of an array or an update")
         for name in dict.fromkeys(read.array for read in stage.reads):
