@@ -148,7 +148,7 @@ def compare(found, expected, computation, text):
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6))
-@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+@pytest.mark.filterwarnings("ignore:invalid value encountered")
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 def test_any_statement_is_computed_or_refused(seed):
     """On one and two threads, in each mode; nothing outside of ``out`` or of inputs is touched."""

@@ -13,6 +13,7 @@ from tilesolve.nests.blocks import make_blocks
 from tilesolve.nests.classify import find_move
 from tilesolve.nests.complex_operands import convert_operands
 from tilesolve.nests.loop_choice import choose_loops
+from tilesolve.nests.narrow_sums import count_in_reals, sum_narrowly
 from tilesolve.nests.price import region_share
 from tilesolve.nests.request import NestRequest, Route
 from tilesolve.nests.solutions import (
@@ -24,7 +25,6 @@ from tilesolve.nests.solutions import (
     SolvedNest,
 )
 from tilesolve.nests.split import (
-    count_in_reals,
     split_periods,
     split_scans,
     split_searches,
@@ -166,6 +166,10 @@ def solve_move(request: NestRequest) -> Iterator[MoveSolution]:
 def solve_loops(request: NestRequest) -> Iterator[NestSolution]:
     """Yield a statement as generated loops; sums inside of terms are statements of their own."""
     parts = split_sums(request.computation)
+    narrow = sum_narrowly(request.computation) if request.mode == "default" else None
+    if narrow is not None:
+        yield from (choose_loops(request.of(narrow, stage)) for stage in narrow.stages)
+        return
     if len(parts.stages) == 1:
         yield choose_loops(request)
         return
