@@ -259,7 +259,7 @@ def _shape(
         nothing = any(high < low for low, high in box.values())
         for axis, subscript in enumerate(element.subscripts):
             if (period := find_period(subscript)) is not None and isinstance(period[1], Number):
-                last = greatest_remainder(period[0], int(period[1].value), box)
+                last = greatest_remainder(period[0], int(period[1].value.real), box)
                 found[axis] = max(found[axis], 0 if nothing else last + 1)
                 most = (
                     shapes[name][axis] if name in shapes else computed[axis] if computed else None

@@ -92,11 +92,11 @@ def find_contraction(
             found = ", ".join(condition.letters)
             return None, f"the condition {condition} has more letters than two, {found}"
     try:
-        found = _find(stage)
-        pairs = next((one for one in found.products if one.pairing), None)
+        contraction = _find(stage)
+        pairs = next((one for one in contraction.products if one.pairing), None)
         if pairs and not kinds <= {*PAIRED_DTYPES}:
             return None, f"{pairs} is of real numbers alone"
-        return found, ""
+        return contraction, ""
     except SpecError as error:
         return None, str(error)
 

@@ -227,7 +227,7 @@ def reduced_dtype(name: str, kind: Kind) -> str:
 
 def _typed(kinds: Sequence[Any]) -> list[Any]:
     """Return kinds as numpy resolves them: a bool has a dtype, numbers alone have the default."""
-    found = [np.dtype(bool) if kind is bool else kind for kind in kinds]
+    found: list[Any] = [np.dtype(bool) if kind is bool else kind for kind in kinds]
     if not any(isinstance(kind, np.dtype) for kind in found):
         found = [np.dtype(_WRITTEN[kind]) for kind in found]
     return found

@@ -39,7 +39,7 @@ def expand_powers(term: Term, dtypes: Dtypes) -> Term:
     if value == -1 and np.dtype(kind).kind == "f":
         return Number(1.0) / base
     if value in range(1, MOST_FACTORS + 1):
-        return _multiply(base, int(value))
+        return _multiply(base, int(value.real))
     return term
 
 

@@ -38,7 +38,7 @@ def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
     found = [one.name for one in operation.function.resolve_dtypes((*given, None))[:-1]]
     if term.name == "power" and np.dtype(found[0]).kind in "iu":
         exponent = term.arguments[1]
-        if isinstance(exponent, Number) and exponent.value < 0:
+        if isinstance(exponent, Number) and exponent.value.real < 0:
             raise DtypeError(f"{term} is a negative power of an integer; write float64(…)")
     if term.name == "power" and is_complex(*found):
         exponent = term.arguments[1]

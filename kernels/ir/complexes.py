@@ -14,7 +14,7 @@ _INT32 = ir.IntType(32)
 _INT64 = ir.IntType(64)
 
 
-class ComplexType(ir.Type):
+class ComplexType(ir.Type):  # type: ignore[misc]
     """One complex number.
 
     Parameters
@@ -50,7 +50,7 @@ class ComplexType(ir.Type):
         return ", ".join(map(str, parts))
 
 
-class ComplexVector(ir.VectorType):
+class ComplexVector(ir.VectorType):  # type: ignore[misc]
     """A vector of complex numbers: `count` is how many of them there are."""
 
     def _to_string(self) -> str:

@@ -171,7 +171,7 @@ def emit_start(emitter: Emitter, number: int, scope: Scope) -> None:
     _fill(emitter, number, value, scope, ())
 
 
-def _first(emitter: Emitter, number: int) -> float:
+def _first(emitter: Emitter, number: int) -> complex:
     """Return what a reduction begins with."""
     stage = emitter.stage(number)
     name = stage.update or (stage.reduction.name if stage.reduction else "add")

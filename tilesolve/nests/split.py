@@ -120,7 +120,7 @@ def _search(
     place = Affine.number(0)
     for letter in search.over:
         place = computation.sizes[letter] * place + Affine.letter(letter)
-    none = Number(int(identity("minimum", "int64")))
+    none = Number(int(identity("minimum", "int64").real))
     return stages, Reduce("minimum", search.over, Choose(test, Position(place), none))
 
 
@@ -170,7 +170,7 @@ def _list_pieces(stage: Stage, box: Box) -> list[tuple[Piece, Term]]:
             continue
         if any(low > high for low, high in box.values()):
             return []
-        size = int(period.value)
+        size = int(period.value.real)
         first, last = (end // size for end in position.interval(box))
         if (last - first + 1) * len(found) > NEST_PERIOD_PIECES:
             return []

@@ -155,7 +155,7 @@ class _Definition:
         letters |= {letter: f"{domain}[{at}]" for at, letter in enumerate(summed)}
         for one in stage.where:
             yield f"{domain}.where({self.position(one.position, letters)} >= 0)"
-        yield f"{name}[{place}] = {write_number(identity(reduction.name, dtype), dtype)}"
+        yield f"{name}[{place}] = {write_number(identity(reduction.name, dtype).real, dtype)}"
         value = self.value(reduction.term, dtype, letters)
         summed_up = self.apply(reduction.name, [f"{name}[{place}]", value], dtype)
         yield f"{name}[{place}] = {summed_up}"
@@ -183,7 +183,7 @@ class _Definition:
     def value(self, term: Term, dtype: str, letters: Mapping[str, str]) -> str:
         """Return a term in a dtype as text."""
         if isinstance(term, Number):
-            return write_number(term.value, dtype)
+            return write_number(term.value.real, dtype)
         found = self.term(term, letters)
         if term.kind(self.computation.dtypes) == dtype:
             return found
