@@ -11,6 +11,7 @@ import numpy as np
 
 from tilesolve.contractions.errors import DtypeError, SpecError
 from tilesolve.contractions.statements.activations import ACTIVATIONS
+from tilesolve.contractions.statements.bit_counts import BitCount
 from tilesolve.contractions.statements.complex_parts import PARTS
 
 DTYPES = (
@@ -23,11 +24,15 @@ Kind = str | type[int] | type[float] | type[bool] | type[complex]
 """A dtype by name; or the type of a number as written, which takes the dtype of the others."""
 
 
+_OWN: dict[str, Any] = {**ACTIVATIONS, **PARTS, "bitwise_count": BitCount()}
+"""Functions that numpy has not, or not as those that tell their dtypes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An operation by numpy's name of it.
 
-    `name` is that of numpy's function or one of `ACTIVATIONS`, `symbol` is written between or
+    `name` is that of numpy's function or one like it, `symbol` is written between or
     before the arguments (empty for a call), and text calls the operation by `call` (empty if it
     has a symbol alone).
     """
@@ -39,8 +44,7 @@ class Operation:
     @property
     def function(self) -> Any:  # noqa: ANN401 - numpy's, or what is called as that is
         """The function of numpy, or what is called as one."""
-        own = ACTIVATIONS.get(self.name) or PARTS.get(self.name)
-        return own or getattr(np, self.name)
+        return _OWN.get(self.name) or getattr(np, self.name)
 
     @property
     def compares(self) -> bool:
@@ -78,6 +82,7 @@ _ALL = (
     *(Operation(name, call=name) for name in ("exp", "exp2", "log", "log2", "log10", "log1p")),
     *(Operation(name, call=name) for name in ("sin", "cos", "tan", "tanh", "arctan2", "hypot")),
     Operation("isnan", call="isnan"),
+    Operation("bitwise_count", call="popcount"),
     *(Operation(name, call=name) for name in ACTIVATIONS),
     Operation("floor", call="floor"),
     Operation("ceil", call="ceil"),

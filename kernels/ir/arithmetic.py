@@ -272,6 +272,12 @@ def _absolute(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir
     return builder.select(negative, builder.sub(constant(x.type, 0), x), x)
 
 
+def _count_bits(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
+    """Return how many bits the magnitude of integers has that are one, in a byte."""
+    found = call_alike(builder, "ctpop", _absolute(builder, dtype, args))
+    return cast(builder, found, dtype, "uint8")
+
+
 def _is_no_number(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
     (x,) = args
     return builder.fcmp_unordered("uno", x, x) if real(dtype) else constant(retype(x.type, BIT), 0)
@@ -308,6 +314,7 @@ EMITTERS: dict[str, Emit] = {
     "ceil": _rounded("ceil"),
     "rint": _rounded("rint"),
     "isnan": _is_no_number,
+    "bitwise_count": _count_bits,
 }
 """What emits each operation on arguments of one dtype, but for comparisons and functions."""
 

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 import tilesolve
 from tests.support import guard_pages
 from tilesolve.constants.policy import NEST_NARROW_TERMS
+from tilesolve.contractions.errors import DtypeError
+from tilesolve.contractions.statements.bit_counts import BitCount
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.contractions.statements.promotion import widest_bytes
@@ -25,6 +27,7 @@ TERMS = {
     "A[i,k] ^ B[j,k]": lambda a, b: a ^ b,
     "A[i,k] * B[j,k]": lambda a, b: a * b,
     "A[i,k] | B[k,j]": lambda a, b: a | b,
+    "popcount(A[i,k] ^ B[j,k])": lambda a, b: BitCount()(a ^ b),
 }
 
 
@@ -82,6 +85,23 @@ def test_no_sum_is_too_narrow(text, dtype, counts):
     """Each dtype has all values that may occur, and short sums stay as they are."""
     assert {count: narrow_dtype(text, count, dtype) for count in counts} == counts
     assert narrow_dtype(text, NEST_NARROW_TERMS - 1, dtype) is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_bits_are_counted(dtype):
+    """Those of magnitudes, as NumPy does, in statements and traced functions."""
+    ends = np.iinfo(dtype)
+    x = np.array([ends.min, ends.max, 0, 1, ends.max // 3, *range(90)], dtype)
+    expected = [bin(abs(int(one))).count("1") for one in x]
+    found = tilesolve.nest("o[i] = popcount(x[i])", {"x": x})(x)
+    assert found.dtype == "uint8"
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(BitCount()(x), expected)
+    with pytest.raises(DtypeError, match="bitwise_count"):
+        tilesolve.nest("o[i] = popcount(x[i])", 4, "float32")
+    if hasattr(np, "bitwise_count"):
+        traced = tilesolve.pipeline(lambda a: np.bitwise_count(a ^ 1).sum())
+        assert traced(x) == np.bitwise_count(x ^ 1).sum()
 
 
 def test_vectors_are_of_what_is_added():
