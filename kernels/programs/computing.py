@@ -99,11 +99,11 @@ def _count(emitter: Emitter, point: TermEmitter, dtype: str) -> bool:
     builder, scope, reduction = emitter.builder, point.scope, point.stage.reduction
     before = emitter.held[scope.key]
     assert reduction is not None
-    term = reduction.term
-    counts = reduction.name == "add" and isinstance(term, Cast) and not floating(dtype)
-    if not counts or dtype == "bool" or point.kind(term.term) != "bool":
+    term, counts = reduction.term, reduction.name == "add" and not floating(dtype)
+    if not counts or not isinstance(term, Cast) or point.kind(term.term) != "bool":
         return False
-    if not isinstance(before.type, ir.VectorType) or emitter.bits < tuning.WIDE_VECTOR_BITS:
+    masked = isinstance(before.type, ir.VectorType) and emitter.bits >= tuning.WIDE_VECTOR_BITS
+    if dtype == "bool" or not masked:
         return False
     one = emitter.one(before.type)
     test = point.lanes_of(point.value(term.term, "bool"))
