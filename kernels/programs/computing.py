@@ -7,14 +7,12 @@ from dataclasses import replace
 import numpy as np
 from llvmlite import ir
 
-from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
 from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Cast
 from tilesolve.kernels.ir import vectors
-from tilesolve.kernels.ir.arithmetic import EMITTERS, floating, number_type
+from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
 from tilesolve.kernels.ir.complexes import extract, select, vector_of
 from tilesolve.kernels.ir.vectors import constant
 from tilesolve.kernels.programs.accesses import (
@@ -76,8 +74,6 @@ def emit_compute(emitter: Emitter, number: int, scope: Scope, *, non_temporal: b
             non_temporal=non_temporal,
         )
         return
-    if emitter.held_stage == number and _count(emitter, point, dtype):
-        return
     value = point.value(reduction.term, dtype)
     if scope.lanes is not None:
         value = point.lanes_of(value)
@@ -88,28 +84,6 @@ def emit_compute(emitter: Emitter, number: int, scope: Scope, *, non_temporal: b
         emitter.held[scope.key] = _combined(emitter, reduction.name, dtype, before, value, scope)
         return
     _accumulate(emitter, number, value, scope)
-
-
-def _count(emitter: Emitter, point: TermEmitter, dtype: str) -> bool:
-    """Emit the step of a held count in integers: one more where a comparison holds.
-
-    Returns whether it is one. Wide vectors add under the comparison's mask; LLVM would make numbers
-    of the mask where it knows that it is a one that is added.
-    """
-    builder, scope, reduction = emitter.builder, point.scope, point.stage.reduction
-    before = emitter.held[scope.key]
-    assert reduction is not None
-    term, counts = reduction.term, reduction.name == "add" and not floating(dtype)
-    if not counts or not isinstance(term, Cast) or point.kind(term.term) != "bool":
-        return False
-    masked = isinstance(before.type, ir.VectorType) and emitter.bits >= tuning.WIDE_VECTOR_BITS
-    if dtype == "bool" or not masked:
-        return False
-    one = emitter.one(before.type)
-    test = point.lanes_of(point.value(term.term, "bool"))
-    found = builder.select(test, builder.add(before, one), before)
-    emitter.held[scope.key] = _chosen(emitter, before, found, scope)
-    return True
 
 
 def stage_value(emitter: Emitter, number: int, scope: Scope) -> ir.Value:
@@ -138,11 +112,6 @@ def _combined(
 ) -> ir.Value:
     """Emit a reduction's step in registers."""
     found = EMITTERS[name](emitter.builder, dtype, [before, value])
-    return _chosen(emitter, before, found, scope)
-
-
-def _chosen(emitter: Emitter, before: ir.Value, found: ir.Value, scope: Scope) -> ir.Value:
-    """Return what a step in registers found where it is computed, and what was before elsewhere."""
     active, mask = scope.element
     chosen = None if scope.active is active else scope.active
     if isinstance(found.type, ir.VectorType):

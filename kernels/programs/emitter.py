@@ -52,8 +52,6 @@ class Emitter:
         Whether elements beyond the end of a loop are left out.
     waiting
         Parts of lines that wait for what goes on there, by the array and the lanes of a vector.
-    ones
-        What `one` returned, by the type.
     """
 
     builder: ir.IRBuilder
@@ -69,7 +67,6 @@ class Emitter:
     held_names: frozenset[str] = frozenset()
     held_ragged: bool = False
     waiting: dict[tuple[str, int], WaitingPart] = field(default_factory=dict)
-    ones: dict[str, ir.Value] = field(default_factory=dict)
 
     def stage(self, number: int) -> Stage:
         """Return a stage by its position."""
@@ -86,17 +83,6 @@ class Emitter:
         if key not in self.waiting:
             self.waiting[key] = WaitingPart.of(self.builder, target, lanes)
         return self.waiting[key]
-
-    def one(self, kind: ir.VectorType) -> ir.Value:
-        """Return a vector of integers that are 1, which LLVM does not know: it is made once."""
-        name = str(kind)
-        if name not in self.ones:
-            with self.builder.goto_entry_block():
-                found = vectors.hide_origin(self.builder, INT64(1))
-                if kind.element != INT64:
-                    found = self.builder.trunc(found, kind.element)
-                self.ones[name] = vectors.broadcast(self.builder, found, kind)
-        return self.ones[name]
 
     @contextmanager
     def inside(self) -> Iterator[None]:
