@@ -15,6 +15,8 @@ from tilesolve.contractions.statements.extents import Shape, find_extents, list_
 from tilesolve.contractions.statements.operations import (
     DTYPES,
     REDUCTIONS,
+    check_parts,
+    is_complex,
     named_kind,
     result_dtype,
 )
@@ -257,7 +259,7 @@ def _shape(
         nothing = any(high < low for low, high in box.values())
         for axis, subscript in enumerate(element.subscripts):
             if (period := find_period(subscript)) is not None and isinstance(period[1], Number):
-                last = greatest_remainder(period[0], int(period[1].value), box)
+                last = greatest_remainder(period[0], int(period[1].value.real), box)
                 found[axis] = max(found[axis], 0 if nothing else last + 1)
                 most = (
                     shapes[name][axis] if name in shapes else computed[axis] if computed else None
@@ -335,6 +337,11 @@ def _dtypes(
         if name not in given:
             raise DtypeError(f"no dtype for {name}; dtypes are given for {', '.join(given)}")
         found[name] = given[name]
+        if name in params and is_complex(found[name]):
+            raise DtypeError(
+                f"the parameter {name} is {found[name]}: complex numbers are given as arrays "
+                f"without axes; write {name}[]"
+            )
     for stage in stages:
         try:
             wanted = stage.dtype or given.get(stage.name) or found.get(stage.name)
@@ -351,6 +358,7 @@ def _stage_dtype(stage: Stage, dtypes: Mapping[str, str], wanted: str | None) ->
         summed = stage.reduction.term.kind(dtypes)
         computed = result_dtype(stage.reduction.name, [summed, summed])
     found = wanted or named_kind(computed)
+    check_parts(computed, found, str(stage))
     for subscript in stage.target.parts:
         Read(stage.name, (subscript,)).kind({**dtypes, stage.name: found})
     for one in (*stage.target.parts, stage.term):

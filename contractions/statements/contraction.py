@@ -9,7 +9,7 @@ from string import ascii_letters
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.pairing import FIRST, SECOND, Pairing
-from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.problem import DTYPES, PAIRED_DTYPES, Problem
 from tilesolve.contractions.spec import Spec, Subscript, Tensor
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
@@ -91,14 +91,18 @@ def find_contraction(
     kinds = {dtypes[name] for name in (stage.name, *(read.array for read in stage.reads))}
     if stage.update is not None:
         return None, f"{stage.target} is a computed position"
-    if kinds - {"float32"} and kinds - {"float64"}:
+    if len(kinds) > 1 or not kinds <= {*DTYPES}:
         return None, f"contractions are of one floating dtype, not of {', '.join(sorted(kinds))}"
     for condition in stage.where:
         if len(condition.letters) > 2:
             found = ", ".join(condition.letters)
             return None, f"the condition {condition} has more letters than two, {found}"
     try:
-        return _find(stage), ""
+        contraction = _find(stage)
+        pairs = next((one for one in contraction.products if one.pairing), None)
+        if pairs and not kinds <= {*PAIRED_DTYPES}:
+            return None, f"{pairs} is of real numbers alone"
+        return contraction, ""
     except SpecError as error:
         return None, str(error)
 

@@ -81,7 +81,8 @@ def evaluate(
 
 def _wide(dtype: str) -> np.dtype[Any]:
     """Return the dtype that values are kept in."""
-    return np.dtype("float64" if np.dtype(dtype).kind == "f" else dtype)
+    wide = {"f": "float64", "c": "complex128"}
+    return np.dtype(wide.get(np.dtype(dtype).kind, dtype))
 
 
 def _list_steps(computation: Computation, stage: Stage) -> Iterable[Mapping[str, range]]:

@@ -146,7 +146,7 @@ class _Search:
         for position, period in filter(None, map(find_period, subscripts)):
             lacking = [x for x in position.letters if x not in self.found]
             if len(lacking) == 1 and isinstance(period, Number):
-                self.found[lacking[0]] = int(period.value)
+                self.found[lacking[0]] = int(period.value.real)
                 return True
         return False
 

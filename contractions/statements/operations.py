@@ -11,22 +11,28 @@ import numpy as np
 
 from tilesolve.contractions.errors import DtypeError, SpecError
 from tilesolve.contractions.statements.activations import ACTIVATIONS
+from tilesolve.contractions.statements.bit_counts import BitCount
+from tilesolve.contractions.statements.complex_parts import PARTS
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float32", "float64"),
+    *("float32", "float64", "complex64", "complex128"),
 )
 """Dtypes that nests compute in."""
 
-Kind = str | type[int] | type[float] | type[bool]
+Kind = str | type[int] | type[float] | type[bool] | type[complex]
 """A dtype by name; or the type of a number as written, which takes the dtype of the others."""
+
+
+_OWN: dict[str, Any] = {**ACTIVATIONS, **PARTS, "bitwise_count": BitCount()}
+"""Functions that numpy has not, or not as those that tell their dtypes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An operation by numpy's name of it.
 
-    `name` is that of numpy's function or one of `ACTIVATIONS`, `symbol` is written between or
+    `name` is that of numpy's function or one like it, `symbol` is written between or
     before the arguments (empty for a call), and text calls the operation by `call` (empty if it
     has a symbol alone).
     """
@@ -38,7 +44,7 @@ class Operation:
     @property
     def function(self) -> Any:  # noqa: ANN401 - numpy's, or what is called as that is
         """The function of numpy, or what is called as one."""
-        return ACTIVATIONS.get(self.name) or getattr(np, self.name)
+        return _OWN.get(self.name) or getattr(np, self.name)
 
     @property
     def compares(self) -> bool:
@@ -70,10 +76,13 @@ _ALL = (
     Operation("minimum", call="min"),
     Operation("maximum", call="max"),
     Operation("absolute", call="abs"),
+    *(Operation(name, call=name) for name in PARTS),
+    Operation("conjugate", call="conj"),
     Operation("sqrt", call="sqrt"),
     *(Operation(name, call=name) for name in ("exp", "exp2", "log", "log2", "log10", "log1p")),
     *(Operation(name, call=name) for name in ("sin", "cos", "tan", "tanh", "arctan2", "hypot")),
     Operation("isnan", call="isnan"),
+    Operation("bitwise_count", call="popcount"),
     *(Operation(name, call=name) for name in ACTIVATIONS),
     Operation("floor", call="floor"),
     Operation("ceil", call="ceil"),
@@ -103,8 +112,18 @@ REDUCTIONS = {
 """Operations that may run over letters, and what they begin with; None is the dtype's end."""
 
 
+COMPLEX_OPERATIONS = (
+    *("add", "subtract", "multiply", "true_divide", "power", "equal", "not_equal", "negative"),
+    *("absolute", "real", "imag", "conjugate", "exp", "isnan"),
+)
+"""Operations that complex numbers have."""
+
 SEARCHES = {"argmin": "minimum", "argmax": "maximum"}
 """Reductions to where the first extreme value stands, and the operation that finds that value."""
+
+
+_WRITTEN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+"""The dtype of a number by itself, as it is written."""
 
 
 def named_kind(kind: Kind) -> str:
@@ -115,10 +134,10 @@ def named_kind(kind: Kind) -> str:
     >>> named_kind("uint8"), named_kind(int)
     ('uint8', 'int64')
     """
-    return kind if isinstance(kind, str) else {bool: "bool", int: "int64"}.get(kind, "float64")
+    return kind if isinstance(kind, str) else _WRITTEN[kind]
 
 
-def identity(name: str, dtype: str) -> int | float | bool:
+def identity(name: str, dtype: str) -> complex:
     """Return what a reduction begins with, so that it changes no result.
 
     Examples
@@ -129,7 +148,7 @@ def identity(name: str, dtype: str) -> int | float | bool:
     kind = np.dtype(dtype).kind
     value = REDUCTIONS[name]
     if value is not None:
-        found: int | float | bool = np.array(value).astype(dtype).item()
+        found: complex = np.array(value).astype(dtype).item()
         return found
     if kind == "b":
         return name == "minimum"
@@ -166,11 +185,26 @@ def _result_dtype(name: str, kinds: tuple[Kind, ...]) -> str:
     except TypeError as error:
         raise DtypeError(f"{operation.name} is not made for {named}") from error
     dtype: str = found.name
+    if name not in COMPLEX_OPERATIONS and is_complex(*given):
+        raise DtypeError(
+            f"{operation.call or name} is not made for {named}: complex numbers do not have it"
+        )
     if dtype not in DTYPES:
         raise DtypeError(
             f"{operation.name} of {named} is {dtype}; nests compute in {', '.join(DTYPES)}"
         )
     return dtype
+
+
+def check_parts(kind: Kind, wanted: str, what: str) -> None:
+    """Raise `DtypeError` where complex numbers would lose their imaginary parts.
+
+    Examples
+    --------
+    >>> check_parts("complex64", "bool", "it")
+    """
+    if is_complex(kind) and not is_complex(wanted) and wanted != "bool":
+        raise DtypeError(f"{what} makes {wanted} of complex numbers; write real(…) or abs(…)")
 
 
 def reduced_dtype(name: str, kind: Kind) -> str:
@@ -198,10 +232,21 @@ def reduced_dtype(name: str, kind: Kind) -> str:
 
 def _typed(kinds: Sequence[Any]) -> list[Any]:
     """Return kinds as numpy resolves them: a bool has a dtype, numbers alone have the default."""
-    found = [np.dtype(bool) if kind is bool else kind for kind in kinds]
+    found: list[Any] = [np.dtype(bool) if kind is bool else kind for kind in kinds]
     if not any(isinstance(kind, np.dtype) for kind in found):
-        found = [np.dtype("float64" if kind is float else "int64") for kind in found]
+        found = [np.dtype(_WRITTEN[kind]) for kind in found]
     return found
+
+
+def is_complex(*kinds: Any) -> bool:  # noqa: ANN401 - dtypes, or types of numbers
+    """Return whether some of the kinds are complex.
+
+    Examples
+    --------
+    >>> is_complex("float32", "complex64"), is_complex(complex), is_complex("float64", int)
+    (True, True, False)
+    """
+    return any(np.dtype(kind).kind == "c" for kind in kinds)
 
 
 def check_reduction(name: str) -> None:

@@ -280,8 +280,8 @@ class _Statement:
 
     def _term(self, node: ast.expr, target: Read) -> Term:
         match node:
-            case ast.Constant(value=bool() | int() | float()):
-                assert isinstance(node.value, bool | int | float)
+            case ast.Constant(value=bool() | int() | float() | complex()):
+                assert isinstance(node.value, bool | int | float | complex)
                 return Number(node.value)
             case ast.Name(id=name) if name in self.scalars:
                 return Read(name, ())
@@ -296,7 +296,7 @@ class _Statement:
             case ast.UnaryOp(op=operator, operand=operand):
                 if isinstance(operator, ast.USub) and isinstance(operand, ast.Constant):
                     value = operand.value
-                    if isinstance(value, int | float) and not isinstance(value, bool):
+                    if isinstance(value, int | float | complex) and not isinstance(value, bool):
                         return Number(-value)
                 return self._apply(node, operator, (operand,), target)
             case ast.Compare(left=left, ops=operators, comparators=others):

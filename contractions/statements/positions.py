@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import operator
+from cmath import isfinite
 from collections.abc import Sequence
-from math import isfinite
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
@@ -49,7 +49,7 @@ def fold_numbers(name: str, terms: Sequence[Term]) -> Number | None:
     Number(value=3)
     """
     values = [one.value for one in terms if isinstance(one, Number)]
-    plain = all(type(one) in (int, float) for one in values)
+    plain = all(type(one) in (int, float, complex) for one in values)
     if name not in _PYTHONS or len(values) < len(terms) or not plain:
         return None
     try:

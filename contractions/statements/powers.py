@@ -7,7 +7,7 @@ import numpy as np
 from tilesolve.contractions.statements.operations import named_kind
 from tilesolve.contractions.statements.terms import Apply, Dtypes, Number, Term
 
-_MOST_FACTORS = 8
+MOST_FACTORS = 8
 """Products of more factors lose more digits than `power` does."""
 
 
@@ -38,8 +38,8 @@ def expand_powers(term: Term, dtypes: Dtypes) -> Term:
         return Apply("sqrt", (base,))
     if value == -1 and np.dtype(kind).kind == "f":
         return Number(1.0) / base
-    if value in range(1, _MOST_FACTORS + 1):
-        return _multiply(base, int(value))
+    if value in range(1, MOST_FACTORS + 1):
+        return _multiply(base, int(value.real))
     return term
 
 

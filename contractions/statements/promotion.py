@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions.errors import DtypeError
-from tilesolve.contractions.statements.operations import OPERATIONS
+from tilesolve.contractions.statements.operations import OPERATIONS, is_complex, named_kind
+from tilesolve.contractions.statements.powers import MOST_FACTORS
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Position
 
@@ -32,13 +33,17 @@ def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
         for kind in kinds
     ]
     if not any(isinstance(kind, np.dtype) for kind in given):
-        given = [np.dtype("float64" if kind is float else "int64") for kind in given]
+        given = [np.dtype(named_kind(kind)) for kind in given]
     operation = OPERATIONS[term.name]
     found = [one.name for one in operation.function.resolve_dtypes((*given, None))[:-1]]
     if term.name == "power" and np.dtype(found[0]).kind in "iu":
         exponent = term.arguments[1]
-        if isinstance(exponent, Number) and exponent.value < 0:
+        if isinstance(exponent, Number) and exponent.value.real < 0:
             raise DtypeError(f"{term} is a negative power of an integer; write float64(…)")
+    if term.name == "power" and is_complex(*found):
+        exponent = term.arguments[1]
+        if not (isinstance(exponent, Number) and exponent.value in range(1, MOST_FACTORS + 1)):
+            raise DtypeError(f"{term} is no product: complex numbers have no other powers")
     for at, one in enumerate(term.arguments):
         if isinstance(one, Number) and type(one.value) is int and not _fits(one.value, found[at]):
             if operation.compares and np.dtype(found[at]).kind in "iu":
@@ -59,7 +64,9 @@ def widest_bytes(stage: Stage, dtypes: Mapping[str, str], letter: str = "") -> i
     >>> widest_bytes(stage, {"o": "uint8", "A": "float32"})
     4
     """
-    along = [one for one in stage.term.all if letter in one.letters] or stage.term.all
+    # A reduction that is all of the term runs in the dtype of the array.
+    terms = stage.term.all[1:] if stage.reduction else stage.term.all
+    along = [one for one in terms if letter in one.letters] or terms
     kinds = [one.kind(dtypes) for one in along if not isinstance(one, Number | Position)]
     named = [dtypes[stage.name], *(kind for kind in kinds if isinstance(kind, str))]
     return max(np.dtype(kind).itemsize for kind in named)

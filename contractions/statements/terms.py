@@ -17,6 +17,7 @@ from tilesolve.contractions.statements.operations import (
     UNARY,
     Kind,
     Operation,
+    check_parts,
     check_reduction,
     reduced_dtype,
     result_dtype,
@@ -161,7 +162,7 @@ class Term(ABC):
 class Number(Term):
     """A number as it is written: it takes the dtype of what it meets."""
 
-    value: int | float | bool
+    value: int | float | bool | complex
 
     def kind(self, dtypes: Dtypes) -> Kind:
         """Return the dtype of its values."""
@@ -306,8 +307,8 @@ class Choose(Term):
         """Return the dtype of its values."""
         if (test := self.test.kind(dtypes)) not in ("bool", bool):
             raise DtypeError(f"the test of {self} is {test}, not a comparison")
-        # What `maximum` gives is the common dtype, numbers as written included.
-        return result_dtype("maximum", [self.yes.kind(dtypes), self.no.kind(dtypes)])
+        # What `add` gives is the common dtype, numbers as written included.
+        return result_dtype("add", [self.yes.kind(dtypes), self.no.kind(dtypes)])
 
     def rebuilt(self, parts: Sequence[Term]) -> Term:
         """Return the term with other parts."""
@@ -339,7 +340,7 @@ class Cast(Term):
 
     def kind(self, dtypes: Dtypes) -> Kind:
         """Return the dtype of its values."""
-        self.term.kind(dtypes)
+        check_parts(self.term.kind(dtypes), self.dtype, str(self))
         return self.dtype
 
     def rebuilt(self, parts: Sequence[Term]) -> Term:
@@ -395,9 +396,9 @@ def as_term(value: object) -> Term:
         return value
     if isinstance(value, Affine):
         return Position(value)
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float | complex):
         return Number(value)
-    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+    if isinstance(value, np.generic) and value.dtype.kind in "biufc":
         return Number(value.item())
     raise SpecError(f"a term is made of reads, numbers and letters, not of {value!r:.60}")
 

@@ -50,7 +50,7 @@ def apply_ufunc(name: str, *terms: Term) -> Term:
     match name:
         case "square":
             return raise_to(terms[0], 2)
-        case "positive" | "conjugate":
+        case "positive":
             return terms[0]
         case "isfinite":
             return apply("less", apply("absolute", terms[0]), float("inf"))

@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from llvmlite import ir
 
+from tilesolve.contractions.statements.operations import is_complex
+from tilesolve.kernels.dtypes import real_of
+from tilesolve.kernels.ir import complexes
 from tilesolve.kernels.ir.division import divide_by, divide_down
 from tilesolve.kernels.ir.vectors import call_alike, constant, retype
 
@@ -24,12 +27,14 @@ def number_type(dtype: str) -> ir.Type:
 
     Examples
     --------
-    >>> print(number_type("uint16"), number_type("float32"), number_type("bool"))
-    i16 float i1
+    >>> print(number_type("uint16"), number_type("complex64"), number_type("bool"))
+    i16 <2 x float> i1
     """
     kind = np.dtype(dtype)
     if kind.kind == "b":
         return BIT
+    if kind.kind == "c":
+        return complexes.ComplexType(number_type(real_of(dtype)))
     if kind.kind == "f":
         return ir.FloatType() if kind.itemsize == 4 else ir.DoubleType()
     return ir.IntType(8 * kind.itemsize)
@@ -62,6 +67,11 @@ def real(dtype: str) -> bool:
     return np.dtype(dtype).kind == "f"
 
 
+def floating(dtype: str) -> bool:
+    """Return whether a dtype is of real or complex floating-point numbers."""
+    return np.dtype(dtype).kind in "fc"
+
+
 def cast(builder: ir.IRBuilder, value: ir.Value, source: str, target: str) -> ir.Value:
     """Return a value in another dtype, as numpy's `astype` does.
 
@@ -73,6 +83,8 @@ def cast(builder: ir.IRBuilder, value: ir.Value, source: str, target: str) -> ir
     wanted = retype(value.type, number_type(target))
     if target == "bool":
         return nonzero(builder, value, source)
+    if is_complex(target):
+        return _to_complex(builder, value, source, target)
     if source == "bool":
         return builder.uitofp(value, wanted) if real(target) else builder.zext(value, wanted)
     widths = np.dtype(source).itemsize, np.dtype(target).itemsize
@@ -91,6 +103,16 @@ def cast(builder: ir.IRBuilder, value: ir.Value, source: str, target: str) -> ir
     return builder.sext(value, wanted) if signed(source) else builder.zext(value, wanted)
 
 
+def _to_complex(builder: ir.IRBuilder, value: ir.Value, source: str, target: str) -> ir.Value:
+    """Return real or complex numbers as complex ones."""
+    part = real_of(target)
+    if not is_complex(source):
+        real = cast(builder, value, source, part)
+        return complexes.join(builder, real, constant(real.type, 0))
+    parts = (cast(builder, one, real_of(source), part) for one in complexes.split(builder, value))
+    return complexes.join(builder, *parts)
+
+
 def _truncate(builder: ir.IRBuilder, value: ir.Value, target: str) -> ir.Value:
     """Return a floating-point number as an integer, through a wider one as compilers of C do."""
     width = 8 * np.dtype(target).itemsize
@@ -105,6 +127,9 @@ def nonzero(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Value:
     """Return whether a value is not zero; NaN is not."""
     if dtype == "bool":
         return value
+    if is_complex(dtype):
+        parts = complexes.split(builder, value)
+        return builder.or_(*(nonzero(builder, one, real_of(dtype)) for one in parts))
     zero = constant(value.type, 0)
     if real(dtype):
         return builder.fcmp_unordered("!=", value, zero)
@@ -116,6 +141,11 @@ def compare(
 ) -> ir.Value:
     """Return a comparison of values of two dtypes, which differ in signs alone if at all."""
     x, y = args
+    if is_complex(dtypes[0]):
+        kinds = [real_of(one) for one in dtypes]
+        pairs = zip(*(complexes.split(builder, one) for one in args), strict=True)
+        parts = [compare(builder, symbol, kinds, pair) for pair in pairs]
+        return builder.or_(*parts) if symbol == "!=" else builder.and_(*parts)
     if real(dtypes[0]):
         if symbol == "!=":
             return builder.fcmp_unordered(symbol, x, y)
@@ -133,16 +163,18 @@ def compare(
 
 
 def _add(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
-    if real(dtype):
+    if floating(dtype):
         return builder.fadd(*args, flags=("contract",))
     return builder.or_(*args) if dtype == "bool" else builder.add(*args)
 
 
 def _subtract(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
-    return builder.fsub(*args, flags=("contract",)) if real(dtype) else builder.sub(*args)
+    return builder.fsub(*args, flags=("contract",)) if floating(dtype) else builder.sub(*args)
 
 
 def _multiply(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
+    if is_complex(dtype):
+        return complexes.multiply(builder, *args)
     if real(dtype):
         return builder.fmul(*args, flags=("contract",))
     return builder.and_(*args) if dtype == "bool" else builder.mul(*args)
@@ -225,7 +257,7 @@ def _extreme(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value], symbol
 
 
 def _negative(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
-    if real(dtype):
+    if floating(dtype):
         return builder.fneg(*args)
     return builder.sub(constant(args[0].type, 0), *args)
 
@@ -238,6 +270,12 @@ def _absolute(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir
         return x
     negative = builder.icmp_signed("<", x, constant(x.type, 0))
     return builder.select(negative, builder.sub(constant(x.type, 0), x), x)
+
+
+def _count_bits(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
+    """Return how many bits the magnitude of integers has that are one, in a byte."""
+    found = call_alike(builder, "ctpop", _absolute(builder, dtype, args))
+    return cast(builder, found, dtype, "uint8")
 
 
 def _is_no_number(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
@@ -276,6 +314,7 @@ EMITTERS: dict[str, Emit] = {
     "ceil": _rounded("ceil"),
     "rint": _rounded("rint"),
     "isnan": _is_no_number,
+    "bitwise_count": _count_bits,
 }
 """What emits each operation on arguments of one dtype, but for comparisons and functions."""
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir import complexes, vectors
+from tilesolve.kernels.ir.complexes import ComplexVector
 from tilesolve.kernels.ir.vectors import INT64
 
 _INT32 = ir.IntType(32)
@@ -66,6 +67,9 @@ def load_masked(
     >>> load_masked(builder, vectors.to_pointer(builder, count), kind, mask).callee.name
     'llvm.masked.load.v4f64.p0'
     """
+    if isinstance(kind, ComplexVector):
+        parts = load_masked(builder, where, kind.plain, complexes.spread(builder, mask))
+        return complexes.to_complex(builder, parts, kind)
     arguments = (where, _INT32(1), mask, ir.Constant(kind, None))
     return _call_masked(builder, "load", kind, arguments, kind, where)
 
@@ -84,6 +88,8 @@ def store_masked(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: 
     >>> builder.block.instructions[-1].callee.name
     'llvm.masked.store.v4i64.p0'
     """
+    if isinstance(value.type, ComplexVector):
+        value, mask = complexes.to_plain(builder, value), complexes.spread(builder, mask)
     element = value.type.element
     if isinstance(element, ir.IntType) and element.width < INT64.width:
         mask = _hide(builder, mask)
@@ -104,6 +110,10 @@ def gather(
     >>> gather(builder, places, kind, mask).callee.name
     'llvm.masked.gather.v4f64.v4p0'
     """
+    if isinstance(kind, ComplexVector):
+        both = complexes.spread_places(builder, places, kind.element.part)
+        parts = gather(builder, both, kind.plain, complexes.spread(builder, mask))
+        return complexes.to_complex(builder, parts, kind)
     arguments = (places, _INT32(1), mask, ir.Constant(kind, None))
     return _call_masked(builder, "gather", kind, arguments, kind, places)
 
@@ -120,6 +130,9 @@ def scatter(builder: ir.IRBuilder, value: ir.Value, places: ir.Value, mask: ir.V
     >>> builder.block.instructions[-1].callee.name
     'llvm.masked.scatter.v4i64.v4p0'
     """
+    if isinstance(value.type, ComplexVector):
+        places = complexes.spread_places(builder, places, value.type.element.part)
+        value, mask = complexes.to_plain(builder, value), complexes.spread(builder, mask)
     arguments = (value, places, _INT32(1), mask)
     _call_masked(builder, "scatter", ir.VoidType(), arguments, value.type, places)
 

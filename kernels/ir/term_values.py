@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from llvmlite import ir
 
-from tilesolve.contractions.statements.operations import named_kind
+from tilesolve.contractions.statements.operations import is_complex, named_kind
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.terms import Apply, Cast, Choose, Dtypes, Number, Term
 from tilesolve.kernels.ir import angles, arithmetic, logarithms, powers, smooth_functions, vectors
 from tilesolve.kernels.ir.arithmetic import COMPARISONS, EMITTERS, Emit, number_type
+from tilesolve.kernels.ir.complex_functions import COMPLEX_FUNCTIONS
+from tilesolve.kernels.ir.complexes import select, vector_of
 from tilesolve.kernels.ir.exponentials import exp, exp2
 from tilesolve.kernels.ir.reals import Real
 from tilesolve.kernels.ir.vectors import constant
@@ -29,6 +31,16 @@ def _power(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Va
     return _smooth(powers.power)(builder, dtype, args)
 
 
+def _same(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
+    """Return what a function of complex numbers makes of a real one, which it leaves."""
+    return args[0]
+
+
+def _no_part(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
+    """Return the imaginary part of a real number."""
+    return constant(args[0].type, 0)
+
+
 _EMITTERS: dict[str, Emit] = {
     **EMITTERS,
     "exp": _smooth(exp),
@@ -38,6 +50,8 @@ _EMITTERS: dict[str, Emit] = {
     "log10": _smooth(logarithms.log10),
     "log1p": _smooth(logarithms.log1p),
     "power": _power,
+    **dict.fromkeys(("real", "conjugate"), _same),
+    "imag": _no_part,
     "sin": _smooth(angles.sine),
     "cos": _smooth(angles.cosine),
     "tan": _smooth(angles.tangent),
@@ -107,7 +121,7 @@ class TermValues(ABC):
         """Return a value in each lane, or as it is where one point is computed at a time."""
         if self.lanes is None or isinstance(value.type, ir.VectorType):
             return value
-        kind = ir.VectorType(value.type, self.lanes)
+        kind = vector_of(value.type, self.lanes)
         if isinstance(value, ir.Constant):
             return ir.Constant(kind, [value] * self.lanes)
         return vectors.broadcast(self.builder, value, kind)
@@ -116,6 +130,8 @@ class TermValues(ABC):
         """Emit an operation of values of some dtypes."""
         if term.name in COMPARISONS:
             return arithmetic.compare(self.builder, COMPARISONS[term.name], dtypes, values)
+        if is_complex(dtypes[0]) and term.name in COMPLEX_FUNCTIONS:
+            return COMPLEX_FUNCTIONS[term.name](self.builder, dtypes[0], values)
         return _EMITTERS[term.name](self.builder, dtypes[0], values)
 
     def _emit(self, term: Term) -> ir.Value:
@@ -125,7 +141,7 @@ class TermValues(ABC):
             case Choose(test=test, yes=yes, no=no):
                 kind = self.kind(term)
                 parts = (self.value(test, "bool"), self.value(yes, kind), self.value(no, kind))
-                return self.builder.select(*self._alike(parts))
+                return select(self.builder, *self._alike(parts))
             case Apply(arguments=arguments):
                 wanted = argument_dtypes(term, [one.kind(self.dtypes) for one in arguments])
                 given = zip(arguments, wanted, strict=True)

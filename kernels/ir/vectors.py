@@ -1,7 +1,6 @@
 """LLVM vectors: the instructions from which kernels are put together.
 
-In LLVM IR a vector has exactly the width that is written, where numba's loop vectoriser would pick
-256 bits on many CPUs that have 512. LLVM splits vectors that the CPU lacks.
+A vector has exactly the width that is written; LLVM splits vectors that the CPU lacks.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from llvmlite import ir
 
 from tilesolve.kernels.dtypes import lanes
+from tilesolve.kernels.ir import complexes
 
 INT64 = ir.IntType(64)
 _INT32 = ir.IntType(32)
@@ -76,10 +76,9 @@ def store(
     Examples
     --------
     >>> builder, address = example_function()
-    >>> values = broadcast(builder, address, vector_type("int64", 256))
-    >>> store(builder, values, to_pointer(builder, address), 32, non_temporal=True)
+    >>> store(builder, address, to_pointer(builder, address), 32, non_temporal=True)
     >>> print(builder.block.instructions[-1])
-    store <4 x i64> %".5", ptr %".6", align 32, !nontemporal !0
+    store i64 %".1", ptr %".4", align 32, !nontemporal !0
     """
     instruction = builder.store(value, where, align=align)
     if non_temporal:
@@ -165,10 +164,10 @@ def retype(kind: ir.Type, element: ir.Type) -> ir.Type:
     >>> print(retype(vector_type("float64", 256), INT64), retype(ir.DoubleType(), INT64))
     <4 x i64> i64
     """
-    return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
+    return complexes.vector_of(element, kind.count) if isinstance(kind, ir.VectorType) else element
 
 
-def constant(kind: ir.Type, value: float) -> ir.Constant:
+def constant(kind: ir.Type, value: complex) -> ir.Constant:
     """Return a number, in each lane of a vector.
 
     Examples
@@ -179,8 +178,8 @@ def constant(kind: ir.Type, value: float) -> ir.Constant:
     if isinstance(kind, ir.VectorType):
         return ir.Constant(kind, [constant(kind.element, value)] * kind.count)
     if isinstance(kind, ir.IntType):
-        return ir.Constant(kind, int(value) & ((1 << kind.width) - 1))
-    return ir.Constant(kind, float(value))
+        return ir.Constant(kind, int(value.real) & ((1 << kind.width) - 1))
+    return ir.Constant(kind, value if isinstance(value, complex) else float(value))
 
 
 def broadcast(builder: ir.IRBuilder, scalar: ir.Value, kind: ir.VectorType) -> ir.Value:
@@ -192,6 +191,8 @@ def broadcast(builder: ir.IRBuilder, scalar: ir.Value, kind: ir.VectorType) -> i
     >>> print(broadcast(builder, address, vector_type("int64", 512)).type)
     <8 x i64>
     """
+    if isinstance(kind, complexes.ComplexVector):
+        return complexes.shuffle_complex(builder, scalar, scalar, [0] * kind.count)
     single = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, _INT32(0))
     mask = ir.Constant(ir.VectorType(_INT32, kind.count), None)
     return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), mask)
@@ -200,8 +201,7 @@ def broadcast(builder: ir.IRBuilder, scalar: ir.Value, kind: ir.VectorType) -> i
 def multiply_add(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
     """Return ``x * y + z``, fused where the CPU has an FMA.
 
-    `llvm.fma` would promise the fusion, and keep it on a CPU without one by a library call per
-    lane; `llvm.fmuladd` becomes a multiplication and an addition there.
+    `llvm.fma` would call a library for each lane of a CPU without one.
 
     Examples
     --------
@@ -224,6 +224,8 @@ def shuffle(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, order: Iterable[int
     <2 x double>
     """
     chosen = list(order)
+    if isinstance(x.type, complexes.ComplexVector):
+        return complexes.shuffle_complex(builder, x, y, chosen)
     mask = ir.Constant(ir.VectorType(_INT32, len(chosen)), [_INT32(lane) for lane in chosen])
     return builder.shuffle_vector(x, y, mask)
 
@@ -234,7 +236,7 @@ def transpose_vectors(
     """Return the columns of at least as many vectors as each has elements, both powers of two.
 
     Halves, quarters, … of vectors are swapped, so every step is a shuffle of two vectors. An
-    element may have several parts, such as real and imaginary ones.
+    element may have several parts.
 
     Examples
     --------
@@ -268,10 +270,9 @@ def concatenate(builder: ir.IRBuilder, pieces: Sequence[ir.Value]) -> ir.Value:
 
     Examples
     --------
-    >>> builder, address = example_function()
-    >>> x = load(builder, to_pointer(builder, address), vector_type("float64", 128), 8)
-    >>> print(concatenate(builder, [x, x, x, x]).type)
-    <8 x double>
+    >>> builder, _ = example_function()
+    >>> print(concatenate(builder, [ir.Constant(vector_type("int64", 128), None)] * 4).type)
+    <8 x i64>
     """
     found = list(pieces)
     while len(found) > 1:
@@ -303,8 +304,8 @@ def prefetch(
 def order_after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
     """Keep memory accesses that follow behind the computation of these vectors.
 
-    An empty piece of assembly takes the vectors in registers and claims to touch memory. Nothing
-    happens on architectures whose letter for vector registers is not known.
+    An empty piece of assembly takes them in registers and claims to touch memory, on architectures
+    whose letter for vector registers is known.
 
     Examples
     --------

@@ -12,6 +12,7 @@ from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.arithmetic import BIT, BYTE, memory_type
+from tilesolve.kernels.ir.complexes import vector_of
 from tilesolve.kernels.ir.division import divide_down
 from tilesolve.kernels.ir.pixels import choose_lanes, load_pixels
 from tilesolve.kernels.ir.vectors import INT64, constant
@@ -149,7 +150,7 @@ def load_affine(
         places = emit_places(builder, subscripts, scope)
         found = load_number(builder, target, places, scope.active)
         return to_bits(builder, found, target.dtype)
-    kind = ir.VectorType(memory_type(target.dtype), lanes.count)
+    kind = vector_of(memory_type(target.dtype), lanes.count)
     along, found = _find_along(target, subscripts, lanes.letter), None
     places = [] if along is None else emit_places(builder, subscripts, scope)
     if along is not None and along.divisor == 1:
@@ -218,7 +219,7 @@ def _load_near(
     lanes = scope.lanes
     assert lanes is not None
     assert target.unit is not None
-    kind = ir.VectorType(memory_type(target.dtype), lanes.count)
+    kind = vector_of(memory_type(target.dtype), lanes.count)
     first = list(places)
     if factor < 0:
         lowest = first[target.unit]
@@ -269,7 +270,7 @@ def _load_repeated(
     assert target.unit is not None
     if along.factor(lanes.letter) != 1 or divisor > tuning.NEAR_VECTORS or lanes.mask is not None:
         return None
-    kind = ir.VectorType(memory_type(target.dtype), lanes.count)
+    kind = vector_of(memory_type(target.dtype), lanes.count)
     whole = emit_position(builder, Affine(along.terms, along.offset), scope).value(builder)
     quotient, rest = divide_down(builder, whole, divisor)
     last, _ = divide_down(builder, builder.add(whole, INT64(lanes.count - 1)), divisor)

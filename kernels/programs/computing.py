@@ -13,6 +13,7 @@ from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
+from tilesolve.kernels.ir.complexes import extract, select, vector_of
 from tilesolve.kernels.ir.pixels import store_pixels
 from tilesolve.kernels.ir.vectors import constant
 from tilesolve.kernels.programs.accesses import (
@@ -157,7 +158,7 @@ def _combined(
     if isinstance(found.type, ir.VectorType):
         lanes = scope.lanes
         chosen = None if lanes is None or lanes.mask is mask else lanes.mask
-    return found if chosen is None else emitter.builder.select(chosen, found, before)
+    return found if chosen is None else select(emitter.builder, chosen, found, before)
 
 
 def reduce_lanes(
@@ -167,12 +168,12 @@ def reduce_lanes(
     builder = emitter.builder
     if scope.lanes is not None and scope.lanes.mask is not None:
         nothing = constant(value.type, identity(name, dtype))
-        value = builder.select(full_mask(scope), value, nothing)
+        value = select(builder, full_mask(scope), value, nothing)
     while value.type.count > 1:
         half = value.type.count // 2
         parts = [vectors.shuffle(builder, value, value, range(at, at + half)) for at in (0, half)]
         value = EMITTERS[name](builder, dtype, parts)
-    return builder.extract_element(value, ir.IntType(32)(0))
+    return extract(builder, value, 0)
 
 
 def _update(emitter: Emitter, point: TermEmitter, dtype: str) -> None:
@@ -211,7 +212,7 @@ def emit_start(emitter: Emitter, number: int, scope: Scope) -> None:
     _fill(emitter, number, value, scope, ())
 
 
-def _first(emitter: Emitter, number: int) -> float:
+def _first(emitter: Emitter, number: int) -> complex:
     """Return what a reduction begins with."""
     stage = emitter.stage(number)
     name = stage.update or (stage.reduction.name if stage.reduction else "add")
@@ -223,7 +224,7 @@ def start_value(emitter: Emitter, number: int, scope: Scope) -> ir.Value:
     stage = emitter.stage(number)
     kind = number_type(emitter.dtypes[stage.name])
     if scope.lanes is not None and scope.lanes.letter in stage.output:
-        kind = ir.VectorType(kind, scope.lanes.count)
+        kind = vector_of(kind, scope.lanes.count)
     return constant(kind, _first(emitter, number))
 
 

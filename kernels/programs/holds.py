@@ -14,6 +14,7 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
 from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.arithmetic import BIT, EMITTERS, number_type
+from tilesolve.kernels.ir.complexes import vector_of
 from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import emit_pointer, load_affine, store_affine
 from tilesolve.kernels.programs.bounds import (
@@ -100,7 +101,7 @@ def _first(emitter: Emitter, hold: Hold, point: Scope, *, across: bool) -> ir.Va
     assert reduction is not None
     if across:
         assert point.lanes is not None
-        kind = ir.VectorType(number_type(dtype), point.lanes.count)
+        kind = vector_of(number_type(dtype), point.lanes.count)
         return constant(kind, identity(reduction.name, dtype))
     if hold.anew:
         return start_value(emitter, hold.stage, point)

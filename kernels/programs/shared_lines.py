@@ -10,6 +10,7 @@ from llvmlite import ir
 from tilesolve.constants import tuning
 from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.arithmetic import memory_type
+from tilesolve.kernels.ir.complexes import plain_type, select, vector_of
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.accesses import Target
 
@@ -38,7 +39,7 @@ class WaitingPart:
     @classmethod
     def of(cls, builder: ir.IRBuilder, target: Target, lanes: int) -> Self:
         """Make room for the part in a function, at its entry: nothing waits."""
-        kind = ir.VectorType(memory_type(target.dtype), lanes)
+        kind = vector_of(memory_type(target.dtype), lanes)
         with builder.goto_entry_block():
             slots = [builder.alloca(one) for one in (kind, INT64, INT64)]
             builder.store(ir.Constant(kind, None), slots[0])
@@ -71,7 +72,7 @@ class WaitingPart:
             self.write(builder)
         mask = masking.mask_first_lanes(builder, self.kind.count, first)
         mask = builder.and_(mask, vectors.broadcast(builder, joins, mask.type))
-        both = builder.select(mask, builder.load(self.values, typ=self.kind), value)
+        both = select(builder, mask, builder.load(self.values, typ=self.kind), value)
         begin = builder.select(joins, builder.load(self.begin, typ=INT64), here)
         builder.store(both, self.values)
         builder.store(begin, self.begin)
@@ -102,7 +103,7 @@ class WaitingPart:
 
     def _writer(self, module: ir.Module) -> ir.Function:
         """Return the function that writes a part of a vector: from one address up to another."""
-        name = f"write_part_{vectors.type_suffix(self.kind)}"
+        name = f"write_part_{vectors.type_suffix(plain_type(self.kind))}_{self.itemsize}"
         found = module.globals.get(name)
         if found is not None:
             return found

@@ -12,6 +12,7 @@ from tilesolve.contractions.statements.operations import identity
 from tilesolve.contractions.statements.terms import Param, Position, Read, Reduce, Term
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import BYTE, EMITTERS, number_type
+from tilesolve.kernels.ir.complexes import select
 from tilesolve.kernels.ir.masking import load_masked, mask_first_lanes
 from tilesolve.kernels.ir.picked_bytes import LANES, pick_bytes
 from tilesolve.kernels.ir.term_values import TermValues
@@ -209,4 +210,4 @@ class TermEmitter(TermValues):
         chosen = inner.active
         if isinstance(so_far.type, ir.VectorType):
             chosen = full_mask(inner)
-        return builder.select(chosen, found, so_far)
+        return select(builder, chosen, found, so_far)

@@ -10,6 +10,7 @@ from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import BYTE, memory_type
+from tilesolve.kernels.ir.complexes import vector_of
 from tilesolve.kernels.programs.accesses import Target, emit_pointer
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
@@ -108,7 +109,7 @@ def _load_block(
     """Emit the loads of a block's rows, one a lane, and return its columns."""
     builder, lanes = emitter.builder, scope.lanes
     assert lanes is not None
-    kind = ir.VectorType(memory_type(target.dtype), side)
+    kind = vector_of(memory_type(target.dtype), side)
     rows = []
     for lane in range(lanes.count):
         shifted = [

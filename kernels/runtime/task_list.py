@@ -66,9 +66,9 @@ def _run_product(step, s):
         0,
         s[fields.STOP],
         double(_operand(step, s, 6)),
-        0.0,
         double(_operand(step, s, 7)),
-        0.0,
+        double(_operand(step, s, 8)),
+        double(_operand(step, s, 9)),
     )
 
 

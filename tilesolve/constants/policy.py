@@ -228,6 +228,9 @@ GROUP_SHORT_EXTENT = 4
 NEST_CONTRACTION_FLOPS = 2**22
 """Operations from which on a statement that is a contraction is left to a plan."""
 
+NEST_NARROW_TERMS = 64
+"""Terms of a sum from which on it is computed in a narrow dtype, and then cast."""
+
 NEST_PANELS = 8
 """Into how many panels a letter is cut where a condition couples it to another."""
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
+
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.operations import OPERATIONS
+from tilesolve.contractions.statements.operations import OPERATIONS, is_complex
 from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, Term
 from tilesolve.kernels.programs.compiled_program import CompiledProgram, compile_program
 from tilesolve.kernels.programs.layout import Layout
@@ -160,15 +162,21 @@ class StatementWriter:
         key = id(plan), strides
         if key not in self.parts:
             self.parts[key] = [Task.of(solution, *part, strides) for part in solution.parts]
-        factors = self._factor(alpha), self._factor(beta)
+        factors = *self._factor(alpha), *self._factor(beta)
         self.tasks.write_stage(
-            partial(self.tasks.run_product, task, tensors, *factors) for task in self.parts[key]
+            partial(self.tasks.run_product, task, tensors, factors) for task in self.parts[key]
         )
 
-    def _factor(self, term: Term) -> Operand:
-        """Return what multiplies a contraction as the word of a double."""
+    def _factor(self, term: Term) -> tuple[Operand, Operand]:
+        """Return the parts of what multiplies a contraction, as words of doubles."""
+        if not any(isinstance(one, Number) and is_complex(type(one.value)) for one in term.all):
+            return self._word(term), constant_double(0.0)
+        return self._word(Apply("real", (term,))), self._word(Apply("imag", (term,)))
+
+    def _word(self, term: Term) -> Operand:
+        """Return a real factor as the word of a double."""
         if not term.params:
-            return constant_double(compute_factor(term, {}))
+            return constant_double(compute_factor(term, {}).real)
         return self.factors.setdefault(term, (self.behind + len(self.factors), 0))
 
     def _write_move(self, solution: MoveSolution, arrays: Mapping[str, Located]) -> None:
@@ -255,7 +263,7 @@ def _part(array: Located, read: Read, origin: Mapping[str, int], shape: Sequence
     return array.part(firsts, shape)
 
 
-def compute_factor(term: Term, params: Mapping[str, float]) -> float:
+def compute_factor(term: Term, params: Mapping[str, float]) -> complex:
     """Return the value of a product of numbers and parameters.
 
     Examples
@@ -265,12 +273,13 @@ def compute_factor(term: Term, params: Mapping[str, float]) -> float:
     """
     match term:
         case Number(value=value):
-            return float(value)
+            return value if isinstance(value, complex) else float(value)
         case Param(name=name):
             return float(params[name])
         case Apply(name=name, arguments=arguments):
             given = (compute_factor(one, params) for one in arguments)
-            return float(OPERATIONS[name].function(*given))
+            found: complex = np.asarray(OPERATIONS[name].function(*given)).item()
+            return found
     raise PlanError(f"{term} is no factor of numbers and parameters")
 
 

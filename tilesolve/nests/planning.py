@@ -12,9 +12,12 @@ from tilesolve.constants.policy import (
 )
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
+from tilesolve.contractions.statements.terms import Reduce
 from tilesolve.nests.blocks import make_blocks
 from tilesolve.nests.classify import find_channels, find_move
+from tilesolve.nests.complex_operands import convert_operands
 from tilesolve.nests.loop_choice import choose_loops
+from tilesolve.nests.narrow_sums import count_in_reals, sum_narrowly
 from tilesolve.nests.price import region_share
 from tilesolve.nests.request import NestRequest, Route
 from tilesolve.nests.solutions import (
@@ -26,7 +29,6 @@ from tilesolve.nests.solutions import (
     SolvedNest,
 )
 from tilesolve.nests.split import (
-    count_in_reals,
     split_parts,
     split_scans,
     split_searches,
@@ -112,19 +114,18 @@ def _solve(request: NestRequest) -> tuple[NestSolution, ...]:
 def solve_contraction(request: NestRequest) -> Iterator[NestSolution]:
     """Yield a statement as a contraction that is large enough, or asked for; a region in blocks.
 
-    What counts comparisons is one that is cast in the end.
+    What counts comparisons is one that is cast in the end; where complex operands are conjugated or
+    converted, that comes before.
     """
     stage, computation = request.statement, request.computation
     contraction, reason = find_contraction(stage, computation.dtypes)
     if stage.where and not computation.points(stage):
         contraction, reason = None, "there is nothing to compute"
     asked = request.route == "contraction"
-    if contraction is None and (parts := count_in_reals(computation)):
-        first, last = parts.stages
-        found = tuple(solve_contraction(request.of(parts, first)))
-        yield from found
-        if found:
-            yield choose_loops(request.of(parts, last))
+    parts = None if contraction else count_in_reals(computation) or convert_operands(computation)
+    if parts is not None:
+        found = [_prefer_contraction(request.of(parts, one)) for one in parts.stages]
+        yield from found if any(one.route == "contraction" for one in found) else ()
         return
     if contraction is None:
         if asked:
@@ -138,6 +139,13 @@ def solve_contraction(request: NestRequest) -> Iterator[NestSolution]:
         yield from _solve_region(request, contraction, why)
     else:
         yield ContractionSolution.of(request, why)
+
+
+def _prefer_contraction(request: NestRequest) -> NestSolution:
+    """Return a statement as a contraction where it is one, else as loops."""
+    sums = any(isinstance(one, Reduce) for one in request.statement.term.all)
+    found = next(iter(solve_contraction(request)), None) if sums else None
+    return found or choose_loops(request)
 
 
 def _solve_region(
@@ -166,6 +174,10 @@ def solve_move(request: NestRequest) -> Iterator[MoveSolution]:
 def solve_loops(request: NestRequest) -> Iterator[NestSolution]:
     """Yield a statement as generated loops; sums inside of terms are statements of their own."""
     parts = split_sums(request.computation)
+    narrow = sum_narrowly(request.computation) if request.mode == "default" else None
+    if narrow is not None:
+        yield from (choose_loops(request.of(narrow, stage)) for stage in narrow.stages)
+        return
     if len(parts.stages) == 1:
         yield choose_loops(request)
         return

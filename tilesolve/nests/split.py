@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
-from tilesolve.contractions.problem import PAIRED_DTYPES
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.operations import SEARCHES, identity, named_kind
@@ -16,7 +14,6 @@ from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
     Apply,
-    Cast,
     Choose,
     Number,
     Position,
@@ -26,13 +23,6 @@ from tilesolve.contractions.statements.terms import (
 )
 from tilesolve.contractions.statements.values import replace_terms
 from tilesolve.nests.cuts import cut_stage
-
-_ON_BITS = {
-    **{name: name for name in ("add", "minimum", "maximum")},
-    "bitwise_and": "minimum",
-    "bitwise_or": "maximum",
-}
-"""What reductions of comparisons are on ones and zeros."""
 
 
 def split_scans(computation: Computation) -> Computation:
@@ -55,7 +45,7 @@ def split_scans(computation: Computation) -> Computation:
             continue
         kind, name, axes = named_kind(one.kind(computation.dtypes)), stage.name, stage.axes
         if one != stage.term or kind != computation.dtypes[stage.name]:
-            name = _new_name(f"{stage.name}_{one.name}", names)
+            name = new_name(f"{stage.name}_{one.name}", names)
             axes = tuple(Affine.letter(x) for x in stage.output if x in one.letters)
         letter = Affine.letter(one.letter)
         before = Read(
@@ -99,7 +89,7 @@ def split_searches(computation: Computation) -> Computation:
         return computation
     last = replace(stage, term=replace_terms(stage.term, replaced))
     if stage.reduction is not None and computation.dtypes[stage.name] != "int64":
-        place = Read(_new_name(f"{stage.name}_place", names), stage.axes)
+        place = Read(new_name(f"{stage.name}_place", names), stage.axes)
         stages.append(replace(last, name=place.array, dtype="int64"))
         last = replace(stage, term=place, where=stage.bounds)
     shapes = {array.name: array.shape for array in computation.arrays}
@@ -114,12 +104,12 @@ def _search(
     stages: list[Stage] = []
     if not isinstance(term, Read):
         axes = tuple(map(Affine.letter, (*stage.output, *search.over)))
-        value = Read(_new_name(f"{stage.name}_value", names), axes)
+        value = Read(new_name(f"{stage.name}_value", names), axes)
         stages.append(
             Stage(value.array, axes, term, named_kind(term.kind(computation.dtypes)), where)
         )
         term = value
-    name = _new_name(f"{stage.name}_{search.name[3:]}", names)
+    name = new_name(f"{stage.name}_{search.name[3:]}", names)
     axes = tuple(map(Affine.letter, stage.output))
     extreme = Reduce(SEARCHES[search.name], search.over, term)
     kind = search.term.kind(computation.dtypes)
@@ -130,11 +120,11 @@ def _search(
     place = Affine.number(0)
     for letter in search.over:
         place = computation.sizes[letter] * place + Affine.letter(letter)
-    none = Number(int(identity("minimum", "int64")))
+    none = Number(int(identity("minimum", "int64").real))
     return stages, Reduce("minimum", search.over, Choose(test, Position(place), none))
 
 
-def _new_name(wanted: str, names: set[str]) -> str:
+def new_name(wanted: str, names: set[str]) -> str:
     """Return a name that no array has, and take it."""
     while wanted in names:
         wanted += "_"
@@ -206,46 +196,7 @@ def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stag
         where = (*stage.bounds, *stage.conditions(one))
         used = {*one.term.letters, *(letter for x in where for letter in x.letters)}
         axes = tuple(Affine.letter(x) for x in stage.output if x in used)
-        name = _new_name(f"{stage.name}_sum", names)
+        name = new_name(f"{stage.name}_sum", names)
         made.append(Stage(name, axes, one, named_kind(one.kind(computation.dtypes)), where))
         replaced[one] = Read(name, axes)
     return [*made, replace(stage, term=replace_terms(stage.term, replaced), where=stage.bounds)]
-
-
-def count_in_reals(computation: Computation) -> Computation | None:
-    """Return a statement that reduces comparisons of floating-point numbers as two.
-
-    The first one reduces ones and zeros in the dtype of these numbers, as register tiles do, and
-    the second one casts what it finds. None where the statement is another one, or where the dtype
-    does not have all counts.
-
-    Examples
-    --------
-    >>> from tilesolve.contractions.statements.parse import parse_stages
-    >>> stages = parse_stages("C[i,j] = sum(A[i,k] == B[j,k], k)")
-    >>> for stage in count_in_reals(bind_stages(stages, 8, "float32")).stages:
-    ...     print(stage)
-    C_count[i,j] = sum(float32(A[i,k] == B[j,k]), k)
-    C[i,j] = int64(C_count[i,j])
-    """
-    (stage,), dtypes = computation.stages, dict(computation.dtypes)
-    reduced, kinds = stage.term, {dtypes[read.array] for read in stage.reads}
-    if not isinstance(reduced, Reduce) or stage.where or stage.update is not None:
-        return None
-    name = _ON_BITS.get(reduced.name)
-    if name is None or len(kinds) != 1 or reduced.term.kind(dtypes) != "bool":
-        return None
-    count, whole, dtype = f"{stage.name}_count", dtypes[stage.name], kinds.pop()
-    points = prod(computation.sizes[letter] for letter in reduced.over)
-    if dtype not in PAIRED_DTYPES or not 0 < points < 1 / np.finfo(dtype).eps:
-        return None
-    while count in dtypes:
-        count += "_"
-    axes = tuple(Affine.letter(x) for x in stage.output)
-    ones = Reduce(name, reduced.over, Cast(dtype, reduced.term))
-    made = (
-        Stage(count, axes, ones, dtype),
-        Stage(stage.name, axes, Cast(whole, Read(count, axes)), whole),
-    )
-    shapes = {array.name: array.shape for array in computation.arrays}
-    return bind_stages(made, computation.sizes, {**dtypes, count: dtype}, shapes)

@@ -230,14 +230,17 @@ class TaskWriter:
         self._write(fields.PROGRAM, map(constant, (entry, *part)), told)
 
     def run_product(
-        self, task: Task, tensors: Sequence[Located], alpha: Operand, beta: Operand
+        self, task: Task, tensors: Sequence[Located], factors: Sequence[Operand]
     ) -> None:
-        """Write a part of a contraction, given the output and both operands."""
+        """Write a part of a contraction: on the output and both operands, by alpha and beta.
+
+        Each factor is two numbers, its real and its imaginary part.
+        """
         self.kept.append(task)
         self._need_scratch(task.workspace_bytes)
         told = (constant(address(macrokernel.run)), constant(task.words.ctypes.data))
         places = (one.place for one in tensors)
-        self._write(fields.PRODUCT, (*told, *places, (fields.SCRATCH, 0), alpha, beta))
+        self._write(fields.PRODUCT, (*told, *places, (fields.SCRATCH, 0), *factors))
 
     def run_move(self, walk: Walk, part: tuple[int, int], target: Located, source: Located) -> None:
         """Write a part of a copy in another order."""

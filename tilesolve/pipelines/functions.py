@@ -74,6 +74,24 @@ def _clip(array: Any, low: Any = None, high: Any = None, **named: Any) -> Traced
     return found if high is None else combine(partial(apply, "minimum"), found, high)
 
 
+@traces(np.real)
+def _real(array: Traced) -> Traced:
+    return array.real
+
+
+@traces(np.imag)
+def _imag(array: Traced) -> Traced:
+    return array.imag
+
+
+@traces(np.angle)
+def _angle(array: Traced) -> Any:
+    return np.arctan2(array.imag, array.real)
+
+
+METHODS["conj"] = METHODS["conjugate"] = np.conjugate
+
+
 @traces(np.round, np.around, method="round")
 def _round(array: Traced, decimals: int = 0) -> Traced:
     if decimals:
@@ -200,7 +218,7 @@ def _count(array: Traced, axis: Axes) -> int:
 
 @traces(np.mean, method="mean")
 def _mean(array: Traced, axis: Axes = None, dtype: Any = None, **named: Any) -> Any:
-    if dtype is None and array.dtype.kind != "f":
+    if dtype is None and array.dtype.kind not in "fc":
         dtype = "float64"
     return reduce_axes(array, "add", axis, dtype, **named) / _count(array, axis)
 
@@ -208,7 +226,8 @@ def _mean(array: Traced, axis: Axes = None, dtype: Any = None, **named: Any) -> 
 @traces(np.var, method="var")
 def _var(array: Traced, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> Any:
     apart = array - _mean(array, axis, keepdims=True)
-    found = reduce_axes(apart * apart, "add", axis, keepdims=keepdims)
+    squares = (apart * np.conjugate(apart)).real if array.dtype.kind == "c" else apart * apart
+    found = reduce_axes(squares, "add", axis, keepdims=keepdims)
     return found / (_count(array, axis) - ddof)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
-from tilesolve.contractions.statements.operations import identity, named_kind
+from tilesolve.contractions.statements.operations import identity, is_complex, named_kind
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
@@ -72,7 +72,7 @@ def write_functions(
     Raises
     ------
     PlanError
-        If a stage is of parts of an array, an update, or has a term that is not written.
+        If a stage is of parts of an array, complex, an update, or has a term that is not written.
 
     Examples
     --------
@@ -91,6 +91,8 @@ def write_functions(
     names = dict.fromkeys(letter for stage, _ in parts for letter in stage.output)
     yield from (f"v_{letter} = hl.Var({letter!r})" for letter in names)
     for stage, computation in parts:
+        if is_complex(*computation.dtypes.values()):
+            raise PlanError(f"not written for Halide: {stage}, of complex numbers")
         if stage.name in made or stage.update is not None or stage.in_place:
             raise PlanError(f"not written for Halide: {stage}, of parts of an array or an update")
         for name in dict.fromkeys(read.array for read in stage.reads):
@@ -159,7 +161,7 @@ class _Definition:
         letters |= {letter: f"{domain}[{at}]" for at, letter in enumerate(summed)}
         for one in stage.where:
             yield f"{domain}.where({self.position(one.position, letters)} >= 0)"
-        yield f"{name}[{place}] = {write_number(identity(reduction.name, dtype), dtype)}"
+        yield f"{name}[{place}] = {write_number(identity(reduction.name, dtype).real, dtype)}"
         value = self.value(reduction.term, dtype, letters)
         summed_up = self.apply(reduction.name, [f"{name}[{place}]", value], dtype)
         yield f"{name}[{place}] = {summed_up}"
@@ -187,7 +189,7 @@ class _Definition:
     def value(self, term: Term, dtype: str, letters: Mapping[str, str]) -> str:
         """Return a term in a dtype as text."""
         if isinstance(term, Number):
-            return write_number(term.value, dtype)
+            return write_number(term.value.real, dtype)
         found = self.term(term, letters)
         if term.kind(self.computation.dtypes) == dtype:
             return found

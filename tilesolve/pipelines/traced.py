@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 from operator import and_
 from typing import Any, NoReturn
@@ -103,6 +103,16 @@ class Traced(NDArrayOperatorsMixin):
     def T(self) -> Traced:  # noqa: N802 - as NumPy's
         """The array with its axes the other way round."""
         return self.view_as(tuple(reversed(range(self.ndim))))
+
+    @property
+    def real(self) -> Traced:
+        """The real parts of its elements."""
+        return combine(partial(apply, "real"), self)
+
+    @property
+    def imag(self) -> Traced:
+        """The imaginary parts of its elements."""
+        return combine(partial(apply, "imag"), self)
 
     @property
     def is_whole(self) -> bool:
@@ -231,7 +241,7 @@ class Traced(NDArrayOperatorsMixin):
     def _written(self, value: Any, at: Sequence[Place]) -> Term:
         """Return what is written at a position, in the storage's dtype."""
         kind = self.dtype.name
-        if isinstance(value, bool | int | float):
+        if isinstance(value, bool | int | float | complex):
             return filling(value, kind)
         array = as_traced(self.graph, value)
         while array.ndim > self.ndim and array.shape[0] == 1:
@@ -339,7 +349,7 @@ def as_traced(graph: Graph, value: Any) -> Traced:
     if isinstance(value, Traced):
         return value
     array = np.asarray(value)
-    if not array.ndim and array.dtype.kind in "biuf":
+    if not array.ndim and array.dtype.kind in "biufc":
         return new_array(graph, Cast(array.dtype.name, Number(array.item())), ())
     return Traced(Storage(graph, graph.constant(array)), array.shape)
 
@@ -380,17 +390,19 @@ def combine(build: Callable[..., Term], *given: Any) -> Traced:
 
 def term_of(graph: Graph, value: Any, shape: Shape) -> Term:
     """Return an element of a value at a point of a shape that it is broadcast to."""
-    if type(value) in (bool, int, float):
+    if type(value) in (bool, int, float, complex):
         return number(value)
-    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+    if isinstance(value, np.generic) and value.dtype.kind in "biufc":
         return Cast(value.dtype.name, number(value.item()))
     if isinstance(value, np.ndarray) and not value.ndim:
         return term_of(graph, value[()], shape)
     return as_traced(graph, value).element(shape)
 
 
-def number(value: float | bool) -> Term:
+def number(value: complex) -> Term:
     """Return a number of Python's as a term."""
+    if value != value and isinstance(value, complex):
+        raise TraceError(f"it has the constant {value}, which is no number; an array may have it")
     if value != value:
         infinite = Number(float("inf"))
         return infinite - infinite
@@ -402,7 +414,7 @@ def filling(value: Any, kind: str) -> Term:
     one = np.zeros((), kind)
     try:
         one[...] = value
-    except OverflowError as error:
+    except (OverflowError, TypeError) as error:
         raise DtypeError(f"{value!r} does not fit {kind}") from error
     return Cast(kind, number(one.item()))
 
