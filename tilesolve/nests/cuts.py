@@ -401,7 +401,7 @@ def _is_place(term: Term) -> bool:
 
 def _int(term: Term) -> int:
     assert isinstance(term, Number)
-    return int(term.value)
+    return int(term.value.real)
 
 
 def _affine(term: Term) -> Affine:

@@ -95,7 +95,8 @@ def is_depthwise(chain: Chain) -> bool:
     """Return whether each channel of a chain's images is convolved by itself."""
     if chain.is_product or chain.weights.dtype.name not in ("float32", "float64"):
         return False
-    return chain.arguments["groups"] == len(chain.weights) > 1 and chain.weights.shape[1] == 1
+    groups: int = chain.arguments["groups"]
+    return groups == len(chain.weights) > 1 and chain.weights.shape[1] == 1
 
 
 def padding_of(chain: Chain) -> Ends:
