@@ -409,25 +409,21 @@ def apply(name: str, *arguments: object) -> Term:
 
 
 def _letters(term: Term) -> Iterator[str]:
-    for one in term.all:
-        own = (one.position,) if isinstance(one, Position) else ()
-        for place in one.subscripts if isinstance(one, Read) else own:
-            yield from place.letters if isinstance(place, Affine) else ()
+    waiting: list[Term | Affine] = [term]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Affine):
+            yield from one.letters
+        elif isinstance(one, Position):
+            yield from one.position.letters
+        else:
+            waiting += reversed(one.subscripts if isinstance(one, Read) else one.parts)
 
 
 _LEVELS = {
-    "|": 1,
-    "^": 2,
-    "&": 3,
-    "<<": 4,
-    ">>": 4,
-    "+": 5,
-    "-": 5,
-    "*": 6,
-    "/": 6,
-    "//": 6,
-    "%": 6,
-    "**": 8,
+    symbol: level
+    for level, symbols in enumerate(("|", "^", "&", "<< >>", "+ -", "* / // %", "", "**"), 1)
+    for symbol in symbols.split()
 }
 
 

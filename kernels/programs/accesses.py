@@ -10,6 +10,7 @@ from llvmlite import ir
 
 from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.operations import is_complex
 from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.arithmetic import BIT, BYTE, memory_type
 from tilesolve.kernels.ir.complexes import vector_of
@@ -186,7 +187,7 @@ def _find_along(
 
 def walks_pixels(target: Target, subscripts: Sequence[Affine | ir.Value], letter: str) -> bool:
     """Return whether lanes along a letter are the same channel of pixels side by side."""
-    if target.pixels is None:
+    if target.pixels is None or is_complex(target.dtype):
         return False
     differs = [axis for axis, one in enumerate(subscripts) if _differs(one, letter)]
     along = subscripts[target.pixels.axis]

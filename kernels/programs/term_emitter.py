@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.operations import identity
+from tilesolve.contractions.statements.operations import identity, is_complex
 from tilesolve.contractions.statements.terms import Param, Position, Read, Reduce, Term
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import BYTE, EMITTERS, number_type
@@ -122,7 +122,7 @@ class TermEmitter(TermValues):
         lanes = self.scope.lanes
         if lanes is None or lanes.mask is not None or read.plain is not None:
             return False
-        if read.array in self.emitter.skeleton.far:
+        if read.array in self.emitter.skeleton.far or is_complex(self.emitter.dtypes[read.array]):
             return False
         axes = [axis for axis, one in enumerate(read.subscripts) if isinstance(one, Term)]
         checks = {RangeCheck(self.number, read, axis) for axis in axes}

@@ -69,7 +69,9 @@ FUNCTIONS = {
 def test_chains_with_borders_are_one_group(name, threads):
     """Each stage is computed as rows of the last one need it, and comes out as NumPy has it."""
     function = FUNCTIONS[name]
-    found = tilesolve.pipeline(function, threads=threads, machine="i7-6700k", cache=False)
+    found = tilesolve.pipeline(
+        function, threads=threads, machine="i7-6700k", start="cold", cache=False
+    )
     assert np.array_equal(found(IMAGE), function(IMAGE))
     plan = found.plan(IMAGE)
     (solution,) = plan.solutions
@@ -82,7 +84,7 @@ def test_chains_with_borders_are_one_group(name, threads):
 
 def test_rings_of_padded_chains_are_short():
     """What an edge repeats is not kept for long: rows are those that neighbours need."""
-    plan = tilesolve.pipeline(chain("edge"), machine="i7-6700k").plan(IMAGE)
+    plan = tilesolve.pipeline(chain("edge"), machine="i7-6700k", start="cold").plan(IMAGE)
     (solution,) = plan.solutions
     rows = [one.room()[1][0] for one in solution.placed.values() if one.kept]
     assert rows
@@ -271,7 +273,9 @@ def test_drawn_chains_with_borders(data):
         return (a, held) if kept < len(chosen) - 1 else a
 
     image = np.random.default_rng(sum(chosen)).integers(-99, 99, (47, 71)).astype("int32")
-    found = tilesolve.pipeline(function, threads=threads, machine="i7-6700k", cache=False)(image)
+    found = tilesolve.pipeline(
+        function, threads=threads, machine="i7-6700k", start="cold", cache=False
+    )(image)
     wanted = function(image)
     for one, other in zip(
         found if isinstance(found, tuple) else [found],

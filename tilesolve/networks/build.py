@@ -117,6 +117,8 @@ class Builder:
                 continue
             name, ends = node.inputs[0], padding_of(chain)
             is_made = name in makers and makers[name].kind not in (*VIEWS, "Concat")
+            if is_made and (maker := makers[name].given.get("chain")) is not None:
+                is_made = not maker.is_product  # whose rows are one axis in memory
             may_have_zeros = is_made and name not in self._within and name not in network.outputs
             if any(map(any, ends)) and not may_have_zeros:
                 continue
@@ -324,7 +326,7 @@ class Builder:
                 return blocks.view(place, shadow.reshape(1, -1, shadow.shape[-1]))
             return blocks.view(place, shadow.transpose(image_order(shadow.ndim)))
 
-        found = see(place) or see(self._copy(place, inverse(back)))
+        found = see(place) or see(self._copy(place, back))
         assert found is not None
         return found
 

@@ -16,6 +16,7 @@ from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
+from tilesolve.model.starts import Start
 from tilesolve.nests.arguments import NestDtype, Region, Statement
 from tilesolve.nests.calls import Array
 from tilesolve.nests.plan import keep_plan
@@ -285,6 +286,7 @@ def pipeline(
     machine: Machine | str | None = None,
     threads: int | None = None,
     mode: NestMode = "default",
+    start: Start = "warm",
     cache: bool = True,
     **sizes: Any,
 ) -> Any:
@@ -301,8 +303,8 @@ def pipeline(
         A `Machine`, a name or a path; see `Machine.load`.
     threads
         Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
-    mode
-        As `nest` has it.
+    mode, start
+        As `nest` has them.
     cache
         Whether plans kept in memory and on disk may be used and added to.
     **sizes
@@ -327,7 +329,7 @@ def pipeline(
     count = default_threads() if threads is None else check_threads(threads)
 
     def planner(computation: Computation) -> PipelinePlan:
-        request = NestRequest(computation, Machine.load(machine), count, mode)
+        request = NestRequest(computation, Machine.load(machine), count, mode, start=start)
         return keep_plan(PipelinePlan, request, cache=cache)
 
     if isinstance(what, str | Stage | Sequence):
