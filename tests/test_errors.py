@@ -86,6 +86,7 @@ SAMPLES = {
     "seconds": [FEW],
     "sizes": 4,
     "spec": "ij,jk->ik",
+    "start": "warm",
     "subscripts": "ij,jk->ik",
     "tensor": 0,
     "threads": 1,

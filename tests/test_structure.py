@@ -293,7 +293,7 @@ NUMBERS = {
         "system.cache_bound": "DEFAULT_LIMIT_BYTES UNSEEN_SHARE",
         "system.cancellation": "_LOOK_SECONDS",
         "system.result_buffers": "DEFAULT_KEPT_BYTES",
-        "system.files": "PROBE_BYTES POLL_SECONDS LEFTOVER_SECONDS",
+        "system.files": "LOCK_MODE PROBE_BYTES POLL_SECONDS LEFTOVER_SECONDS",
         "system.first_use": "PATIENCE_SECONDS",
         "system.kept_objects": "KEY_SECONDS MAKING_SECONDS",
     },

@@ -24,6 +24,9 @@ from tilesolve.networks.works import EvaluatorWork  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
+LONG = ("resnet50", "efficientnet-b0", "convnext-t")
+"""Networks that take long, and have little that others have not."""
+
 
 pytestmark = pytest.mark.usefixtures("planned_at_once")
 
@@ -237,7 +240,10 @@ def test_constants_that_cannot_be_computed():
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in NETWORKS],
+)
 def test_whole_networks(name):
     """All that benchmarks run: nothing is left to ONNX's evaluator, and results are its."""
     made = write_network(name, 64, shares=True)

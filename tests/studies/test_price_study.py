@@ -69,7 +69,7 @@ def test_terms_are_what_the_score_is_made_of(problem, machine):
 
 
 @settings(max_examples=15)
-@given(st.integers(0, 1000), st.floats(0.3, 3.0), st.floats(0.3, 3.0))
+@given(st.integers(0, 1000), st.floats(0.5, 2.0), st.floats(0.5, 2.0))
 def test_a_fit_finds_what_times_were_made_with(seed, arithmetic, memory):
     """Factors come back where they matter, in spite of noise and of a time that is far off."""
     draw = random.Random(seed)

@@ -193,7 +193,7 @@ def test_files_are_the_users_alone_whatever_the_mask(tmp_path):
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code, tmp_path / "a" / "b"], check=True)
     found = list((tmp_path / "a").rglob("*"))
-    assert len(found) == 3
+    assert len(found) >= 3
     assert [path for path in found if path.stat().st_mode & 0o022] == []
 
 

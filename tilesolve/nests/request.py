@@ -103,7 +103,7 @@ class NestRequest:
             ("division", self.division, get_args(Division)),
             ("start", self.start, get_args(Start)),
         ):
-            if value not in known:
+            if not (value is None or isinstance(value, str)) or value not in known:
                 raise PlanError(f"{name} is one of {', '.join(map(str, known))}, not {value!r:.60}")
         check_threads(self.threads)
         if self.mode != "default" and self.route not in (None, "nest"):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.constants.policy import NETWORK_KEPT_PROGRAMS
+from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
 from tilesolve.convolutions.layer import ConvLayer
@@ -387,6 +388,10 @@ def load(
         If it has no inputs of such shapes.
     """
     shared = None if threads is None else check_threads(threads)
+    if machine is not None:
+        machine = Machine.load(machine)
+    if shapes is not None:
+        shapes = _read_shapes(shapes)
     found = Model(read_model(source), machine, shared)
     if shapes is not None:
         if set(shapes) != set(found.inputs):
@@ -394,8 +399,22 @@ def load(
             raise ModelError(f"the model's inputs are {wanted or 'none'}, shapes are of {got}")
         named: dict[str, int] = {}
         for name, (dims, _) in found.inputs.items():
-            if not _fits(dims, tuple(shapes[name]), named):
+            if not _fits(dims, shapes[name], named):
                 wanted = format_shape(dims or ())
                 raise SizeError(f"shape {shapes[name]} is given for {name!r}, which has {wanted}")
         found.prepare(shapes)
+    return found
+
+
+def _read_shapes(given: object) -> dict[str, tuple[int, ...]]:
+    """Return shapes by name, if they are such."""
+    check_kind(given, Mapping, "shapes", "shapes by name", ModelError)
+    assert isinstance(given, Mapping)
+    found = {}
+    for name, shape in given.items():
+        what = f"shapes[{name!r}]"
+        check_kind(shape, (tuple, list), what, "extents", SizeError)
+        if not all(isinstance(one, int) and one > 0 for one in shape):
+            raise SizeError(f"{what} has extents that are no positive numbers: {shape!r:.60}")
+        found[str(name)] = tuple(shape)
     return found

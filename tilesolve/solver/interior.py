@@ -29,7 +29,6 @@ from tilesolve.constants.policy import (
     INTERIOR_WHOLE_STEP,
 )
 from tilesolve.kernels.runtime import interior_fields as fields
-from tilesolve.kernels.runtime import interior_steps
 from tilesolve.packing.sizes import WORD_BYTES
 from tilesolve.solver.duality import bound_at
 from tilesolve.solver.posynomial import Posynomials
@@ -136,6 +135,8 @@ class _Newton:
             fields.ENDS: ends,
         }
         self._describe()
+        from tilesolve.kernels.runtime import interior_steps  # loads the compiler's binding
+
         interior_steps.look(self.fields.ctypes.data)
         self.slacks[:] = -limits
         self.slacks[:free] = np.maximum(self.slacks[:free], INTERIOR_SLACK)
@@ -179,6 +180,8 @@ class _Newton:
 
     def run(self, limit: float | None) -> Optimum | None:
         """Make steps until the equations hold; None if they do not in the end."""
+        from tilesolve.kernels.runtime import interior_steps
+
         pause = INTERIOR_STEPS if limit is None else INTERIOR_PROOF_STEPS
         for last in range(pause, INTERIOR_STEPS + 1, pause):
             found = interior_steps.take_steps(self.fields.ctypes.data, last)

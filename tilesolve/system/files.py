@@ -36,6 +36,9 @@ IRREGULAR = "not a regular file"
 PROBE_BYTES = 65536
 """Bytes of a file that shows whether a folder takes one, as large as most that are kept."""
 
+LOCK_MODE = 0o644
+"""Of files that are locked: nobody else writes to what lies among a user's own."""
+
 POLL_SECONDS = 0.02
 """Seconds between two looks at a lock that another process holds."""
 
@@ -318,7 +321,8 @@ def hold_lock(path: str | os.PathLike[str], *, wait_seconds: float = 0.0) -> Ite
     lock = target.with_name(target.name + ".lock")
     try:
         make_folder(lock.parent)
-        file = lock.open("ab")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        file = os.fdopen(os.open(lock, flags, LOCK_MODE), "ab")
     except OSError as error:
         raise FileAccessError(f"cannot lock {lock}: {describe_error(error)}") from error
     end = time.monotonic() + wait_seconds

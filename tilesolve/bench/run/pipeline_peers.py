@@ -16,11 +16,11 @@ from tilesolve.bench.run.halide_nests import SLIDING, make_halide, write_schedul
 from tilesolve.bench.run.made import Made, Run
 from tilesolve.bench.run.nest_peers import Operands, name_inputs, run_plan
 from tilesolve.bench.run.numba_nests import make_numba
-from tilesolve.bench.run.whole_stages import trace_whole
 from tilesolve.contractions.errors import BenchmarkError, PlanError
 from tilesolve.contractions.stand_ins import rebuild
 from tilesolve.machine.model import Machine
 from tilesolve.nests.arithmetic import lanes_of
+from tilesolve.nests.split import split_sums
 
 if TYPE_CHECKING:
     from tilesolve.nests.request import Fusion
@@ -93,7 +93,7 @@ def _schedule(
     out: Array,
     scheduler: str,
 ) -> Run:
-    whole, schedule = trace_whole(nest), list[str]()
+    whole, schedule = split_sums(nest.computation), list[str]()
     if not scheduler:
         if nest.text not in SLIDING:
             raise BenchmarkError(f"nobody wrote a schedule of {nest.text}")
