@@ -119,7 +119,8 @@ def summed_names(stage: Stage, hold: Hold) -> frozenset[str]:
     loops = list(_loops(hold.body))
     names = set(stage.output)
     while True:
-        tiles = {one.plain for loop in loops if loop.name in names for one in loop.low}
+        begins = {one.plain for loop in loops if loop.name in names for one in loop.low}
+        tiles = begins.difference(stage.letters)  # a letter bounds another one in a triangle
         more = {loop.name for loop in loops if loop.name in tiles} - names
         if not more:
             return frozenset(loop.name for loop in loops) - names

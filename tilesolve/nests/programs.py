@@ -69,8 +69,7 @@ def write_program(computation: Computation, tree: LoopTree) -> Program:
             group = _GroupWriter(computation.sizes, writer, Group.of(computation, node), numbers)
             parts.append(group.node(node, group.waiting))
             continue
-        for piece in numbers[list_works((node,))[0]]:
-            parts.append(writer.part(around, piece.node(node), frozenset()))
+        parts += (writer.part(around, one, frozenset()) for one in _spread(node, numbers))
     waits = (Barrier(),) if any(loop.kind == "threads" for loop in tree.loops) else ()
     body: list[Node] = []
     for part in parts:
@@ -106,6 +105,17 @@ class _Piece:
             plain = node.kind == "unrolled" or node.letter in self.narrow
             return replace(node, body=body, kind="serial" if plain else node.kind)
         return replace(node, body=body)
+
+
+def _spread(
+    node: loop_tree.Node, numbers: Sequence[Sequence[_Piece]]
+) -> tuple[loop_tree.Node, ...]:
+    """Return nodes that compute all parts of a node's works, in the loops that these share."""
+    works = set(list_works((node,)))
+    if len(works) == 1 or isinstance(node, Do):
+        return tuple(piece.node(node) for piece in numbers[works.pop()])
+    body = tuple(one for inner in node.body for one in _spread(inner, numbers))
+    return (replace(node, body=body),)
 
 
 def _cut_stages(computation: Computation) -> tuple[Computation, list[list[_Piece]]]:
