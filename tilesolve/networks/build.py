@@ -369,14 +369,14 @@ class Builder:
         for node in nodes:
             if node.kind not in FUNCTIONS:
                 return "no pipeline has it"
-        made = {name for node in nodes for name in node.outputs}
+        uses, made = network.uses, {name for node in nodes for name in node.outputs}
         reads = dict.fromkeys(x for node in nodes for x in node.inputs if x and x not in made)
         names = [name for name in reads if name not in network.constants]
         ends = [
             name
             for node in nodes
             for name in node.outputs
-            if name and (network.uses[name] > sum(name in one.inputs for one in nodes))
+            if name and (uses[name] > sum(name in one.inputs for one in nodes))
         ]
         inputs = [self._places[name] for name in names]
         outs = [self._out(name, self._order(name, nodes, inputs)) for name in ends]

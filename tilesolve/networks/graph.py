@@ -125,10 +125,6 @@ class Network:
         found.update(self.outputs)
         return found
 
-    def constant(self, name: str) -> Array | None:
-        """Return an array that is part of the model, or None."""
-        return self.constants.get(name)
-
     def number(self, name: str) -> float | None:
         """Return the only element of a constant; None if it has more, or is none."""
         found = self.constants.get(name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,8 @@ from tilesolve.networks.files import (
     read_arguments,
     read_transposed_arguments,
 )
+from tilesolve.networks.graph import Node
+from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.packing.memory_overlap import Array
 
 OPERATORS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "MaxPool")
@@ -51,11 +51,10 @@ def operators() -> list[type]:
 
     class MaxPool(EvaluatorMaxPool):  # type: ignore[misc]
         def _run(self, x: Array, **given: Any) -> tuple[Array, ...]:
-            usual = (given.get("auto_pad") or "NOTSET") == "NOTSET" and not given.get("ceil_mode")
-            if not usual or len(self.onnx_node.output) > 1:
+            outputs = list(self.onnx_node.output)
+            if len(outputs) > 1:
                 return super()._run(x, **given)  # type: ignore[no-any-return]
-            strides, pads, dilations = (given.get(i) for i in ("strides", "pads", "dilations"))
-            return (pool_maxima(x, given["kernel_shape"], strides, pads, dilations),)
+            return (np.asarray(FUNCTIONS["MaxPool"](Node("MaxPool", ["x"], outputs, given), 0, x)),)
 
     class ConvTranspose(OpRun):  # type: ignore[misc]
         def _run(self, x: Array, w: Array, bias: Array | None = None, **given: Any) -> tuple[Array]:
@@ -104,37 +103,3 @@ def multiply_matrices(
     if c is None:
         return found
     return found + (c if beta in (None, 1.0) else c * c.dtype.type(beta))
-
-
-def pool_maxima(
-    x: Array,
-    window: Sequence[int],
-    strides: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-) -> Array:
-    """Return the largest value in each window of images, as ONNX's MaxPool does.
-
-    Examples
-    --------
-    >>> pool_maxima(np.arange(6.0).reshape(1, 1, 6), [2], [2], [1, 1]).tolist()
-    [[[0.0, 2.0, 4.0, 5.0]]]
-    """
-    order = len(window)
-    steps, gaps = strides or (1,) * order, dilations or (1,) * order
-    ends = list(zip(pads[:order], pads[order:], strict=True)) if pads else [(0, 0)] * order
-    least = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
-    padded = np.pad(x, [(0, 0), (0, 0), *ends], constant_values=least)
-    counts = [
-        (extent - gap * (taps - 1) - 1) // step + 1
-        for extent, gap, taps, step in zip(padded.shape[2:], gaps, window, steps, strict=True)
-    ]
-    found = None
-    for tap in product(*map(range, window)):
-        cuts: list[Any] = [
-            slice(gap * at, gap * at + step * (count - 1) + 1, step)
-            for at, gap, step, count in zip(tap, gaps, steps, counts, strict=True)
-        ]
-        values = padded[(..., *cuts)]
-        found = values.copy() if found is None else np.maximum(found, values, out=found)
-    return np.asarray(found)

@@ -65,7 +65,7 @@ def _max_pool(node: Node, opset: int, x: Any) -> Any:
     if len(node.outputs) > 1:
         raise TraceError("it gives positions, too")
     kind = np.dtype(x.dtype)
-    least = -np.inf if kind.kind == "f" else np.iinfo(kind).min
+    least = np.iinfo(kind).min if kind.kind in "iu" else -np.inf
     found = None
     for one in _taps(node, x, least):
         found = one if found is None else np.maximum(found, one)
