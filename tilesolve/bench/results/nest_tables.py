@@ -151,21 +151,21 @@ def list_nest_means(sweep: NestSweep) -> dict[str, str]:
     names = [name for name in list_contenders(sweep) if name != OURS]
     for what, of_kind in kinds:
         own = [case for case in sweep.cases if of_kind(_nest_of(case))]
-        found |= _describe(own, f"{what}, to the best peer", "")
+        found |= describe_ratios(own, f"{what}, to the best peer", "")
         for name in names:
-            found |= _describe(own, f"{what}, to {name}", name)
+            found |= describe_ratios(own, f"{what}, to {name}", name)
             if name == BASELINE and THESIS in names:
-                found |= _describe(own, f"{what}, thesis to baseline", BASELINE, THESIS)
+                found |= describe_ratios(own, f"{what}, thesis to baseline", BASELINE, THESIS)
     return found
 
 
 def list_pipeline_means(sweep: NestSweep) -> dict[str, str]:
     """Return means beside each contender, and how near predictions are."""
     cases = [case for case in sweep.cases if not case.skipped]
-    found = _describe(cases, "to the best peer", "")
+    found = describe_ratios(cases, "to the best peer", "")
     for name in list_contenders(sweep):
         if name != OURS:
-            found |= _describe(cases, f"to {name}", name)
+            found |= describe_ratios(cases, f"to {name}", name)
     return found | _describe_near("predicted", [x.plan.predicted / x.ours for x in cases])
 
 
@@ -176,7 +176,7 @@ def list_statement_means(sweep: NestSweep) -> dict[str, str]:
     found: dict[str, str] = {}
     for family in ("", *families):
         what, own = family or "all", [case for case in done if family in ("", case.name.split()[1])]
-        found |= _describe(own, f"{what}, to the best peer", "")
+        found |= describe_ratios(own, f"{what}, to the best peer", "")
         found |= _describe_near(f"{what}, predicted", [x.plan.predicted / x.ours for x in own])
     found |= _describe_near(
         "all, cold, predicted", [x.plan.predicted_cold / x.plan.cold for x in done]
@@ -195,7 +195,8 @@ def _describe_near(what: str, ratios: list[float]) -> dict[str, str]:
     return {what: f"{mean:.2f}, {share}, from {min(known):.2f} to {most:.2f}"}
 
 
-def _describe(cases: list[Result], what: str, peer: str, mine: str = OURS) -> dict[str, str]:
+def describe_ratios(cases: list[Result], what: str, peer: str, mine: str = OURS) -> dict[str, str]:
+    """Return the mean of others' times to ours, how often ours is ahead, and the worst case."""
     ratios = [(case.ratio(peer, mine=mine), case.name) for case in cases]
     known = [(ratio, name) for ratio, name in ratios if isfinite(ratio)]
     if not known:

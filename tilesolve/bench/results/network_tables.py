@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isfinite
 
-from tilesolve.bench.contenders import ALIGNED, OURS
+from tilesolve.bench.contenders import OURS
+from tilesolve.bench.results.nest_tables import describe_ratios
 from tilesolve.bench.results.report import (
     Report,
     fill_row,
     format_entry,
     format_figure,
-    geometric_mean,
     list_contenders,
     sort_cases,
 )
@@ -65,15 +64,8 @@ def report_networks(sweep: NetworkSweep) -> Report:
         )
         for case in sort_cases(sweep)
     ]
-    means = {}
+    means: dict[str, str] = {}
     for name in ("", *list_contenders(sweep)):
-        if name in (OURS, ALIGNED):
-            continue
-        pairs = [(case.ratio(name), case.name) for case in sweep.cases]
-        known = [(ratio, case) for ratio, case in pairs if isfinite(ratio)]
-        if known:
-            mean, (worst, case) = geometric_mean([ratio for ratio, _ in known]), min(known)
-            ahead = sum(ratio >= 1 for ratio, _ in known)
-            told = f"{mean:.2f}, ahead in {ahead} of {len(known)}, worst {worst:.2f} ({case})"
-            means[f"to {name or 'the best peer'}"] = told
+        if name != OURS:
+            means |= describe_ratios(list(sweep.cases), f"to {name or 'the best peer'}", name)
     return Report.of_sweep(sweep, heading, NETWORK_UNITS, means, Table("", columns, rows))
