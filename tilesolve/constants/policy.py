@@ -108,6 +108,9 @@ ACCUMULATORS_GAIN = 0.05
 """By what share a register tile that was not measured must have more accumulators in use than the
 default one, to be taken instead."""
 
+LEAST_ACCUMULATORS_SHARE = 0.6
+"""Of the default register tile's accumulators, for one that was not measured and writes C in long runs."""
+
 MOST_DEFAULT_COLUMNS = 12
 """Columns of a register tile that was not measured: as many as registers have addresses of."""
 

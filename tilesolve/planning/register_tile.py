@@ -9,10 +9,12 @@ from math import ceil, prod
 from tilesolve.constants.policy import (
     FEEDING_RATIO,
     IN_PLACE_LIMIT,
+    LEAST_ACCUMULATORS_SHARE,
     MOST_CALL_PRODUCTS,
     PASSING_TILES,
     TIME_TOLERANCE,
 )
+from tilesolve.constants.tuning import MIN_STAGED_RUN_BYTES
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import shared_lane
 from tilesolve.kernels.dtypes import lanes, panel_columns
@@ -77,6 +79,8 @@ def choose_register_tile(
     catalogue = measured_tiles(problem, machine)
     if catalogue is None:
         usual = fit_tile(usual, problem, machine)
+        if non_temporal and not problem.aligned_output:
+            usual = _lengthen_runs(usual, problem, machine)
         return usual.scale_reading(costs.near_share) if small else usual
     slowdown = max(
         machine.cost("in_place_rows_slowdown", problem.dtype),
@@ -92,6 +96,24 @@ def choose_register_tile(
         if (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
             best = best if cycles[best] < (1 - TIME_TOLERANCE) * count else tile
     return _measured(problem, machine, catalogue, best, adds=not non_temporal)
+
+
+def _lengthen_runs(usual: Microkernel, problem: Problem, machine: Machine) -> Microkernel:
+    """Return the default tile, or one of fewer vectors whose calls write C in long runs.
+
+    Three vectors of rows along a letter of two are pieces of a line each, which begins amid a line:
+    other calls complete them, much later. Two vectors cover that letter, and go on into the next.
+    """
+    group = lanes(problem.dtype, machine.vector_bits)
+    most = usual.rows // group
+    least = ceil(LEAST_ACCUMULATORS_SHARE * most)
+    tiles = [(vectors, usual.columns) for vectors in range(most, least - 1, -1)]
+    shape = _Shape.of(problem, tiles, machine)
+    for vectors, columns in tiles:
+        sides = {**shape.high[vectors].sides, **shape.wide[columns].sides}
+        if run_of(problem, problem.spec.output, sides) >= MIN_STAGED_RUN_BYTES:
+            return replace(usual, rows=vectors * group)
+    return usual
 
 
 def microkernel_of(problem: Problem, machine: Machine, cells: Mapping[Sides, int]) -> Microkernel:
@@ -255,13 +277,14 @@ class _Shape:
     wide: Mapping[int, _Cut]
 
     @classmethod
-    def of(cls, problem: Problem, tiles: Sequence[RegisterTile], machine: Machine) -> _Shape:
+    def of(cls, problem: Problem, tiles: Iterable[Sides], machine: Machine) -> _Shape:
         fused = fuse(problem)
         rows = fused.letters(fused.rows) if fused.rows else ()
         columns = fused.letters(fused.columns) if fused.columns else ()
         lane = (problem.lane,) if problem.lane in rows else rows[:1]
         group, line = lanes(problem.dtype, machine.vector_bits), machine.memory.line
         parts = 2 if uses_half_vectors(machine, problem.dtype) else 1
+        high, wide = map(set, zip(*tiles, strict=True))
         return cls(
             rows,
             columns,
@@ -269,12 +292,9 @@ class _Shape:
             prod(max(1, problem.sizes[i]) for index in fused.reduced for i in fused.letters(index)),
             {
                 vectors: _cut(problem, rows, lane, vectors * group, group, parts, line)
-                for vectors in {tile.vectors for tile in tiles}
+                for vectors in high
             },
-            {
-                count: _cut(problem, columns, (), count, 1, 1, line)
-                for count in {tile.columns for tile in tiles}
-            },
+            {count: _cut(problem, columns, (), count, 1, 1, line) for count in wide},
         )
 
 
@@ -293,7 +313,8 @@ def _cycles_of_tiles(
     cache for each register box of the other operand. Non-temporal stores have costs of their own,
     see `_writing_cycles`.
     """
-    shape, costs = _Shape.of(problem, tiles, machine), machine.costs
+    shape = _Shape.of(problem, [(tile.vectors, tile.columns) for tile in tiles], machine)
+    costs = machine.costs
     repeats = max(1.0, shape.sums / MOST_CALL_PRODUCTS)
     together = panel_columns(problem.dtype, machine.vector_registers)
     nearest = (machine.first_cache.usable or 0) if machine.first_cache else 0
