@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, prod
 
-from tilesolve.constants.policy import ACCUMULATORS_GAIN, MOST_DEFAULT_COLUMNS
+from tilesolve.constants.policy import (
+    ACCUMULATORS_GAIN,
+    LEAST_ACCUMULATORS_SHARE,
+    MOST_DEFAULT_COLUMNS,
+)
+from tilesolve.constants.tuning import MIN_STAGED_RUN_BYTES
 from tilesolve.contractions.pairing import Pairing
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import lane_is_last
@@ -15,6 +20,8 @@ from tilesolve.machine.costs import Costs
 from tilesolve.machine.microkernel import Microkernel, default_microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
+from tilesolve.model.lines import run_of
+from tilesolve.planning.register_cuts import Shape
 
 
 def fit_tile(usual: Microkernel, problem: Problem, machine: Machine) -> Microkernel:
@@ -68,6 +75,24 @@ def fit_tile(usual: Microkernel, problem: Problem, machine: Machine) -> Microker
     if accumulators(best) <= (1 + ACCUMULATORS_GAIN) * accumulators(default):
         return usual
     return replace(usual, rows=best[0] * group, columns=best[1])
+
+
+def lengthen_runs(usual: Microkernel, problem: Problem, machine: Machine) -> Microkernel:
+    """Return the default tile, or one of fewer vectors whose calls write C in long runs.
+
+    Three vectors of rows along a letter of two are pieces of a line each, which begins amid a line:
+    other calls complete them, much later. Two vectors cover that letter, and go on into the next.
+    """
+    group = lanes(problem.dtype, machine.vector_bits)
+    most = usual.rows // group
+    least = ceil(LEAST_ACCUMULATORS_SHARE * most)
+    tiles = [(vectors, usual.columns) for vectors in range(most, least - 1, -1)]
+    shape = Shape.of(problem, tiles, machine)
+    for vectors, columns in tiles:
+        sides = {**shape.high[vectors].sides, **shape.wide[columns].sides}
+        if run_of(problem, problem.spec.output, sides) >= MIN_STAGED_RUN_BYTES:
+            return replace(usual, rows=vectors * group)
+    return usual
 
 
 def lanewise_tile(usual: Microkernel, problem: Problem, costs: Costs) -> Microkernel:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, prod
 
 from tilesolve.constants.policy import (
     FEEDING_RATIO,
     IN_PLACE_LIMIT,
-    LEAST_ACCUMULATORS_SHARE,
     MOST_CALL_PRODUCTS,
     PASSING_TILES,
     TIME_TOLERANCE,
 )
-from tilesolve.constants.tuning import MIN_STAGED_RUN_BYTES
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import shared_lane
 from tilesolve.kernels.dtypes import lanes, panel_columns
@@ -22,23 +20,19 @@ from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, product
 from tilesolve.machine.microkernel import (
     Microkernel,
     measured_microkernel,
-    uses_half_vectors,
 )
 from tilesolve.machine.model import Machine
-from tilesolve.model.fused import fuse
 from tilesolve.model.lines import run_of, run_waste
 from tilesolve.model.pages import has_aliased_lines, runs_of
 from tilesolve.planning.fitted_tile import (
     fit_tile,
     lanewise_tile,
+    lengthen_runs,
     measured_tiles,
     usual_microkernel,
 )
-from tilesolve.planning.letter_boxes import shape_box
 from tilesolve.planning.prefetch import is_packed_late
-
-Sides = tuple[int, int]
-"""Vectors of rows, and columns, of a register tile."""
+from tilesolve.planning.register_cuts import Cut, Shape, Sides
 
 
 def choose_register_tile(
@@ -80,7 +74,7 @@ def choose_register_tile(
     if catalogue is None:
         usual = fit_tile(usual, problem, machine)
         if non_temporal and not problem.aligned_output:
-            usual = _lengthen_runs(usual, problem, machine)
+            usual = lengthen_runs(usual, problem, machine)
         return usual.scale_reading(costs.near_share) if small else usual
     slowdown = max(
         machine.cost("in_place_rows_slowdown", problem.dtype),
@@ -96,24 +90,6 @@ def choose_register_tile(
         if (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
             best = best if cycles[best] < (1 - TIME_TOLERANCE) * count else tile
     return _measured(problem, machine, catalogue, best, adds=not non_temporal)
-
-
-def _lengthen_runs(usual: Microkernel, problem: Problem, machine: Machine) -> Microkernel:
-    """Return the default tile, or one of fewer vectors whose calls write C in long runs.
-
-    Three vectors of rows along a letter of two are pieces of a line each, which begins amid a line:
-    other calls complete them, much later. Two vectors cover that letter, and go on into the next.
-    """
-    group = lanes(problem.dtype, machine.vector_bits)
-    most = usual.rows // group
-    least = ceil(LEAST_ACCUMULATORS_SHARE * most)
-    tiles = [(vectors, usual.columns) for vectors in range(most, least - 1, -1)]
-    shape = _Shape.of(problem, tiles, machine)
-    for vectors, columns in tiles:
-        sides = {**shape.high[vectors].sides, **shape.wide[columns].sides}
-        if run_of(problem, problem.spec.output, sides) >= MIN_STAGED_RUN_BYTES:
-            return replace(usual, rows=vectors * group)
-    return usual
 
 
 def microkernel_of(problem: Problem, machine: Machine, cells: Mapping[Sides, int]) -> Microkernel:
@@ -234,70 +210,6 @@ def _reached(catalogue: Catalogue, machine: Machine) -> float:
     return min(1.0, least / catalogue.rate)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """How the letters of one side of C are cut into register boxes.
-
-    Parameters
-    ----------
-    boxes
-        How many there are along these letters.
-    total
-        Vectors, or columns, of all of them together.
-    sides
-        Of one box.
-    """
-
-    boxes: int
-    total: float
-    sides: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """A problem as register tiles see it.
-
-    Parameters
-    ----------
-    rows, columns
-        Letters of either side of C.
-    lane
-        The letter that vectors lie along.
-    sums
-        Products that each element of C sums.
-    high, wide
-        Cuts of the rows by the vectors of a tile, of the columns by its columns.
-    """
-
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    lane: tuple[str, ...]
-    sums: int
-    high: Mapping[int, _Cut]
-    wide: Mapping[int, _Cut]
-
-    @classmethod
-    def of(cls, problem: Problem, tiles: Iterable[Sides], machine: Machine) -> _Shape:
-        fused = fuse(problem)
-        rows = fused.letters(fused.rows) if fused.rows else ()
-        columns = fused.letters(fused.columns) if fused.columns else ()
-        lane = (problem.lane,) if problem.lane in rows else rows[:1]
-        group, line = lanes(problem.dtype, machine.vector_bits), machine.memory.line
-        parts = 2 if uses_half_vectors(machine, problem.dtype) else 1
-        high, wide = map(set, zip(*tiles, strict=True))
-        return cls(
-            rows,
-            columns,
-            lane,
-            prod(max(1, problem.sizes[i]) for index in fused.reduced for i in fused.letters(index)),
-            {
-                vectors: _cut(problem, rows, lane, vectors * group, group, parts, line)
-                for vectors in high
-            },
-            {count: _cut(problem, columns, (), count, 1, 1, line) for count in wide},
-        )
-
-
 def _cycles_of_tiles(
     problem: Problem,
     tiles: Sequence[RegisterTile],
@@ -313,7 +225,7 @@ def _cycles_of_tiles(
     cache for each register box of the other operand. Non-temporal stores have costs of their own,
     see `_writing_cycles`.
     """
-    shape = _Shape.of(problem, [(tile.vectors, tile.columns) for tile in tiles], machine)
+    shape = Shape.of(problem, [(tile.vectors, tile.columns) for tile in tiles], machine)
     costs = machine.costs
     repeats = max(1.0, shape.sums / MOST_CALL_PRODUCTS)
     together = panel_columns(problem.dtype, machine.vector_registers)
@@ -348,7 +260,7 @@ def _cycles_of_tiles(
 
 
 def _writing_cycles(
-    problem: Problem, shape: _Shape, tiles: Iterable[tuple[int, int]], machine: Machine
+    problem: Problem, shape: Shape, tiles: Iterable[tuple[int, int]], machine: Machine
 ) -> dict[tuple[int, int], tuple[float, float, float]]:
     """Return for vectors and columns of a tile three costs that come with non-temporal stores.
 
@@ -375,7 +287,7 @@ def _writing_cycles(
     }
 
 
-def _transposed_elements(problem: Problem, shape: _Shape) -> float:
+def _transposed_elements(problem: Problem, shape: Shape) -> float:
     """Return how many elements of rows are packed by transposing blocks of rows.
 
     That is so where their operand is contiguous along rows other than those of a vector.
@@ -404,14 +316,14 @@ def _late_lines(problem: Problem, sides: Mapping[str, int], machine: Machine) ->
 
 
 def _steps(
-    tile: RegisterTile, rows: _Cut, columns: _Cut, steps_of: Mapping[tuple[int, int], float]
+    tile: RegisterTile, rows: Cut, columns: Cut, steps_of: Mapping[tuple[int, int], float]
 ) -> float:
     """Return the cycles of one step of all calls: boxes are near-equal, smaller ones less fast.
 
     A tile that was not measured takes its share of the given one's time.
     """
 
-    def boxes(cut: _Cut) -> list[tuple[int, float]]:
+    def boxes(cut: Cut) -> list[tuple[int, float]]:
         low = int(cut.total / cut.boxes)
         more = cut.total - low * cut.boxes
         return [(low, cut.boxes - more), (low + 1, more)]
@@ -439,25 +351,3 @@ def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> floa
         return max(0.0, line / run - 1) + stores_alias(problem, machine, strides, sides)
     run = run_of(problem, problem.spec.output, sides)
     return float(run_waste(run, line, problem.itemsize))
-
-
-def _cut(
-    problem: Problem,
-    letters: Sequence[str],
-    lane: Sequence[str],
-    most: int,
-    group: int,
-    parts: int,
-    line: int,
-) -> _Cut:
-    """Return how letters are cut into boxes of at most so many elements, along lanes in groups.
-
-    Of a letter's last group only so many parts count as there is something in.
-    """
-    if not letters:
-        return _Cut(1, 1, {})
-    inner = {i: max(1, min(group if i in lane else 1, problem.sizes[i])) for i in letters}
-    sides = shape_box(problem, letters, inner, most, line, [problem.spec.output])
-    extents = {i: max(1, problem.sizes[i]) for i in letters}
-    total = prod(ceil(parts * n / group) / parts if i in lane else n for i, n in extents.items())
-    return _Cut(prod(ceil(n / sides[i]) for i, n in extents.items()), total, sides)
