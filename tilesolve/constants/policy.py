@@ -109,8 +109,8 @@ ACCUMULATORS_GAIN = 0.05
 default one, to be taken instead."""
 
 LEAST_ACCUMULATORS_SHARE = 0.6
-"""Of the default register tile's accumulators: those of one that was not measured, and that writes C
-in long runs."""
+"""Of the default register tile's accumulators: those of one that was not measured and that writes
+C in long runs."""
 
 MOST_DEFAULT_COLUMNS = 12
 """Columns of a register tile that was not measured: as many as registers have addresses of."""
