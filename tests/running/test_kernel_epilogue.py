@@ -57,7 +57,7 @@ def test_bias_residual_and_bounds(data):
     dtype = data.draw(st.sampled_from(["float32", "float64"]))
     lanes = bits // (32 if dtype == "float32" else 64)
     sizes = {"m": data.draw(around(8)), "n": data.draw(around(lanes)), "k": data.draw(around(4))}
-    problem = replace(Problem.of("mn-mk-kn", sizes, dtype), constant=("B",))
+    problem = replace(Problem.of("mn-mk-kn", sizes, dtype), constant=(2,))
     chain = data.draw(st.sampled_from(list(CHAINS)))
     machine = make_shallow_machine(bits, WIDTHS[bits])
     found = plan(problem, machine=machine, epilogue=chain, cache=False)
