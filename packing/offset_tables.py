@@ -128,8 +128,8 @@ def offset_table(
         put(table_fields.GROUP_COUNTS, counts)
         put(table_fields.GROUP_OFFSETS, source[starts])
         inside = starts + group <= axis.size
-        put(table_fields.GROUP_WHOLE, _are_contiguous(source, starts, group, element) & inside)
-        groups = _are_contiguous(target, starts, counts, written or element) * np.where(
+        put(table_fields.GROUP_WHOLE, are_contiguous(source, starts, group, element) & inside)
+        groups = are_contiguous(target, starts, counts, written or element) * np.where(
             counts == group, int(TileLayout.WHOLE), int(TileLayout.PART)
         )
         stored = np.minimum.reduceat(groups, places[:-1]) if len(groups) else groups
@@ -192,7 +192,7 @@ def count_steady(offsets: Integers) -> Integers:
     return found
 
 
-def _are_contiguous(
+def are_contiguous(
     offsets: Integers, starts: Integers, counts: Integers | int, element: int
 ) -> Integers:
     """Return for each group whether its offsets follow each other."""

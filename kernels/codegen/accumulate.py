@@ -22,7 +22,7 @@ from tilesolve.kernels.codegen.load_operands import (
 from tilesolve.kernels.codegen.shape import HALVED_REGISTERS, Mode, Shape
 from tilesolve.kernels.codegen.tile_emitter import TileEmitter
 from tilesolve.kernels.codegen.unrolling import accumulator_sets, steps_per_trip, stores_lines
-from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
@@ -117,17 +117,53 @@ def accumulate(
     """
     builder, shape = tile.builder, tile.shape
     if split is not None:
-        return _sum_unrolled(tile, load, split, tile.zero_sums())
+        return _sum_unrolled(tile, load, split, _first_sums(tile))
     with builder.if_then(_prefetches_c(tile), likely=True):
         for line in _lines_of_c(tile):
             vectors.prefetch(builder, vectors.to_pointer(builder, line), write=True)
     if shape.packed or shape.complex or shape.bits >= tuning.WIDE_VECTOR_BITS:
-        return _sum_steps(tile, load, INT64(0), count, tile.zero_sums())
+        return _sum_steps(tile, load, INT64(0), count, _first_sums(tile))
     # Prefetches that only columns in place need would take a third of the time of short steps.
     in_place = builder.icmp_signed("!=", tile.field("b_ahead"), INT64(0))
     listed = builder.select(in_place, count, INT64(0))
-    sums = _sum_steps(tile, load, INT64(0), listed, tile.zero_sums())
+    sums = _sum_steps(tile, load, INT64(0), listed, _first_sums(tile))
     return _sum_steps(tile, partial(load, prefetches=NO_LISTED_LINE), listed, count, sums)
+
+
+def _first_sums(tile: TileEmitter) -> list[ir.Value]:
+    """Return the sums before the first step: zeros, or what the frame has for each row."""
+    builder, shape = tile.builder, tile.shape
+    zeros = tile.zero_sums()
+    if not shape.takes_epilogue:
+        return zeros
+    starts, before = tile.field("starts"), builder.block
+    with builder.if_then(builder.icmp_unsigned("!=", starts, INT64(0))):
+        table = builder.add(tile.field("rows_c"), tile.field("starts_rows"))
+        places = tile.add_entries(starts, table, shape.vectors, shape.lanes)
+        loaded = _load_starts(tile, places)
+        after = builder.block
+    found = []
+    for kind, one in zip(tile.kinds, loaded, strict=True):
+        phi = builder.phi(kind)
+        phi.add_incoming(ir.Constant(kind, None), before)
+        phi.add_incoming(one, after)
+        found += [phi] * shape.columns
+    return found
+
+
+def _load_starts(tile: TileEmitter, places: list[ir.Value]) -> list[ir.Value]:
+    """Return what each group of sums begins with; of the last one the rows that it has."""
+    builder, shape = tile.builder, tile.shape
+    if shape.narrow:
+        half = INT64(shape.bits // 16)
+        places = [place for row in places for place in (row, builder.add(row, half))][:-1]
+    *others, last = zip(places, tile.kinds, strict=True)
+    found = [vectors.load(builder, vectors.to_pointer(builder, at), kind, 1) for at, kind in others]
+    at, kind = last
+    rows = builder.sub(tile.field("rows"), INT64(sum(kind.count for _, kind in others)))
+    mask = masking.mask_first_lanes(builder, kind.count, rows)
+    found.append(masking.load_masked(builder, vectors.to_pointer(builder, at), kind, mask))
+    return found
 
 
 def _sum_steps(
@@ -253,10 +289,11 @@ def _prefetches_c(tile: TileEmitter) -> ir.Value:
 
 
 def _lines_of_c(tile: TileEmitter) -> list[ir.Value]:
-    """Return the addresses of all vectors of C."""
+    """Return the addresses of all vectors of C, or of what is added to."""
     rows, columns_c = tile.c_row_addresses(), tile.field("columns_c")
     columns = [
-        tile.load_integer(columns_c, WORD_BYTES * column) for column in range(tile.shape.columns)
+        tile.added_to(tile.load_integer(columns_c, WORD_BYTES * column))
+        for column in range(tile.shape.columns)
     ]
     return [tile.builder.add(row, column) for column in columns for row in rows]
 

@@ -38,6 +38,12 @@ with all of the tile in registers. The contract, in the fields of a frame (`shap
   of all groups but the last, whose rows need be contiguous only. The scattered modes need nothing.
   But for the two that stream, C is prefetched while long sums are computed.
 * ``alpha`` and ``beta`` are elements of the dtype in the frame; ``k`` may be 0.
+* Kernels that `Shape.takes_epilogue` names begin the sums of row r with the number at ``starts``
+  plus its offset, unless ``starts`` is 0: rows of a group are side by side there, the first one's
+  offset stands ``starts_rows`` bytes behind that of C; of the last group no more is read than its
+  rows, and all others are full. What is added to is read ``apart`` bytes
+  behind C. With ``bounds`` 1 all that is written is at least ``least``, with 2 at most ``largest``,
+  too; what is no number stays so.
 * One call computes ``more`` further tiles of the same size: after each, the fields named in
   `advanced_fields` grow by their ``_move``. The frame itself is only read.
 

@@ -46,6 +46,12 @@ FIELDS = (
     "lines",
     "lines_move",
     "line_count",
+    "starts",
+    "starts_rows",
+    "apart",
+    "bounds",
+    "least",
+    "largest",
 )
 """Names of the 8-byte fields of a frame, in order."""
 
@@ -150,6 +156,11 @@ class Shape:
     def complex(self) -> bool:
         """Whether an element is two numbers."""
         return self.real != self.dtype
+
+    @property
+    def takes_epilogue(self) -> bool:
+        """Whether sums may begin with numbers of the rows, and end within bounds."""
+        return not (self.complex or self.lanewise or self.pairing)
 
     @property
     def lanes(self) -> int:

@@ -192,13 +192,7 @@ def _scale(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> list[i
             for real, imaginary in zip(sums[::2], sums[1::2], strict=True):
                 found += _complex_product(tile, alpha, [real, imaginary])
         scaled = builder.block
-    chosen = []
-    for old, new in zip(sums, found, strict=True):
-        phi = builder.phi(tile.kind)
-        phi.add_incoming(old, before)
-        phi.add_incoming(new, scaled)
-        chosen.append(phi)
-    return chosen
+    return _choose(builder, [sums, found], [before, scaled])
 
 
 def _broadcast_factor(tile: TileEmitter, name: str) -> list[ir.Value]:
@@ -233,14 +227,15 @@ def _column_writer(tile: TileEmitter, mode: Mode) -> Callable[[int, list[list[ir
 
     def write_column(column: int, values: list[list[ir.Value]]) -> None:
         offset = tile.load_integer(columns_c, WORD_BYTES * column)
-        places, found = [], []
+        places, found, added_to = [], [], tile.added_to(offset) if beta else offset
         for row, value in zip(rows, values, strict=True):
             place = builder.add(row, offset)
-            if mode is Mode.ADD:
-                value = _add_to_c(tile, beta, tile.load_rows(place, 1), value)
+            if beta:
+                value = _add_to_c(tile, beta, tile.load_rows(builder.add(row, added_to), 1), value)
             for part, vector in enumerate(tile.interleave(value)):
                 places.append(vectors.to_pointer(builder, place, part * shape.bits // 8))
                 found.append(vector)
+        found = _bound(tile, found)
         if not streams:
             write(places, found, 1)
             return
@@ -264,6 +259,47 @@ def _add_to_c(
         found[0] = tile.fms(beta[1], old[1], found[0])
         found[1] = tile.fma(beta[1], old[0], found[1])
     return found
+
+
+def _bound(tile: TileEmitter, values: list[ir.Value]) -> list[ir.Value]:
+    """Return vectors, or numbers, within the bounds of the frame, if it has some."""
+    if not tile.shape.takes_epilogue:
+        return values
+    builder, bounds = tile.builder, tile.field("bounds")
+    ends, found = [builder.block], [values]
+
+    def add_bounded(symbol: str, name: str) -> None:
+        bound = tile.load_real(tile.frame, WORD_BYTES * FIELDS.index(name))
+        found.append([_take_bound(builder, symbol, x, bound) for x in found[-1]])
+        ends.append(builder.block)
+
+    with builder.if_then(builder.icmp_signed("!=", bounds, INT64(0))):
+        add_bounded(">", "least")
+        with builder.if_then(builder.icmp_signed(">", bounds, INT64(1))):
+            add_bounded("<", "largest")
+        found[1:] = [_choose(builder, found[1:], ends[1:])]
+        ends[1:] = [builder.block]
+    return _choose(builder, found, ends)
+
+
+def _take_bound(builder: ir.IRBuilder, symbol: str, x: ir.Value, bound: ir.Value) -> ir.Value:
+    """Return a bound in place of each number that is beyond it."""
+    if isinstance(x.type, ir.VectorType):
+        bound = vectors.broadcast(builder, bound, x.type)
+    return builder.select(builder.fcmp_ordered(symbol, bound, x), bound, x)
+
+
+def _choose(
+    builder: ir.IRBuilder, values: Sequence[list[ir.Value]], blocks: Sequence[ir.Block]
+) -> list[ir.Value]:
+    """Return the values of the block that came before."""
+    chosen = []
+    for each in zip(*values, strict=True):
+        phi = builder.phi(each[0].type)
+        for value, block in zip(each, blocks, strict=True):
+            phi.add_incoming(value, block)
+        chosen.append(phi)
+    return chosen
 
 
 def _store_to_scratch(tile: TileEmitter, values: list[ir.Value]) -> ir.Value:
@@ -297,9 +333,12 @@ def _write_part(tile: TileEmitter, values: list[ir.Value]) -> None:
     rows = tile.c_row_addresses()
     for column in range(shape.columns):
         offset = tile.load_integer(tile.field("columns_c"), WORD_BYTES * column)
-        for i, value in enumerate(tile.column_sums(values, column)):
+        parts = [part for one in tile.column_sums(values, column) for part in tile.interleave(one)]
+        parts = _bound(tile, parts)
+        for i, row in enumerate(rows):
             last = masks if i == shape.vectors - 1 else ()
-            _store_part(tile, tile.interleave(value), builder.add(rows[i], offset), last)
+            own = parts[i * tile.parts : (i + 1) * tile.parts]
+            _store_part(tile, own, builder.add(row, offset), last)
 
 
 def _add_part(tile: TileEmitter, scratch: ir.Value) -> None:
@@ -315,8 +354,9 @@ def _add_part(tile: TileEmitter, scratch: ir.Value) -> None:
             source = builder.add(spot, INT64(i * shape.lanes * tile.element))
             new = tile.load_rows(source, shape.bits // 8)
             place = builder.add(row, offset)
-            values = _add_to_c(tile, beta, tile.load_rows(place, 1, last), new)
-            _store_part(tile, tile.interleave(values), place, last)
+            old = tile.load_rows(tile.added_to(place), 1, last)
+            values = tile.interleave(_add_to_c(tile, beta, old, new))
+            _store_part(tile, _bound(tile, values), place, last)
 
     vectors.repeat(builder, INT64(shape.columns), add_column)
 
@@ -365,10 +405,11 @@ def _scatter(tile: TileEmitter, scratch: ir.Value, mode: ir.Value) -> None:
         )
         with builder.if_else(adding) as (then, otherwise):
             with then:
-                old = [tile.load_real(place, i * tile.size) for i in range(tile.parts)]
-                _store_element(tile, _add_element(tile, beta, old, new), place)
+                old_place = tile.added_to(place)
+                old = [tile.load_real(old_place, i * tile.size) for i in range(tile.parts)]
+                _store_element(tile, _bound(tile, _add_element(tile, beta, old, new)), place)
             with otherwise:
-                _store_element(tile, new, place)
+                _store_element(tile, _bound(tile, new), place)
 
     def write_column(column: ir.Value) -> None:
         vectors.repeat(builder, rows, lambda row: write_element(row, column))

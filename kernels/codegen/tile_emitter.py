@@ -110,6 +110,12 @@ class TileEmitter:
         c, rows_c = self.field("c"), self.field("rows_c")
         return self.add_entries(c, rows_c, self.shape.vectors, self.shape.lanes)
 
+    def added_to(self, place: ir.Value) -> ir.Value:
+        """Return a place in C, or its offset, as one in what is added to."""
+        if not self.shape.takes_epilogue:
+            return place
+        return self.builder.add(place, self.field("apart"))
+
     def add_entries(
         self, base: ir.Value, table: ir.Value, count: int, apart: int = 1
     ) -> list[ir.Value]:

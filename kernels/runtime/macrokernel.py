@@ -15,7 +15,7 @@ import numpy as np
 
 from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.shape import Mode
-from tilesolve.kernels.runtime import box_fields, call_fields, frames, state
+from tilesolve.kernels.runtime import box_fields, call_fields, epilogue_fields, frames, state
 from tilesolve.kernels.runtime.boxes import enter_box
 from tilesolve.kernels.runtime.compiled import (
     INT,
@@ -177,13 +177,39 @@ def _set_columns(s, role, loops, tile, k0, N, K, B):
 
 
 @inlined
-def _set_output(s, stored, rows, columns, k0, b, R, N, B):
+def _find_operand(s, number):
+    """Return the address of an operand's element at a box's first indices, and its record."""
+    told = s[state.BOX_OPERANDS] + WORD_BYTES * epilogue_fields.OPERAND_WORDS * number
+    begin = as_pointer(told)[epilogue_fields.BEGIN]
+    return as_pointer(s[state.OPERANDS])[number] + begin, told
+
+
+@inlined
+def _set_epilogue(s, first, r0, b):
+    """Tell the microkernel what sums begin with, and what they are added to, if they are new."""
+    s[frames.STARTS] = s[frames.APART] = 0
+    if first and s[state.BEGINS_WITH]:
+        place, told = _find_operand(s, s[state.BEGINS_WITH] - 1)
+        known = as_pointer(told)
+        s[frames.STARTS] = place + as_pointer(known[epilogue_fields.BATCHES])[b]
+        s[state.BEGINS_TABLE] = known[epilogue_fields.ROWS]
+        s[frames.STARTS_ROWS] = s[state.BEGINS_TABLE] + WORD_BYTES * r0 - s[frames.ROWS_C]
+    if first and s[state.ADDS]:
+        place, told = _find_operand(s, s[state.ADDS] - 1)
+        s[frames.APART] = place - s[state.OUTPUT]
+
+
+@inlined
+def _set_output(s, stored, rows, columns, sums, b, R, N, B):
     """Tell the microkernel where its tile of C is and how to write it; return whether it is new."""
     s[frames.C] = s[state.OUTPUT] + B[B[table.OFFSETS] + b]
     s[frames.ROWS_C] = s[state.TABLES] + WORD_BYTES * (R[table.OFFSETS] + rows[0])
     s[frames.COLUMNS_C] = s[state.TABLES + 1] + WORD_BYTES * (N[table.OFFSETS] + columns[0])
     s[frames.ROWS] = rows[1] - rows[0]
-    first = k0 == 0 and s[state.HAS_FIRST_SUM]
+    first = sums[0] == 0 and s[state.HAS_FIRST_SUM]
+    last = sums[1] >= s[state.SUM_COUNT] and s[state.HAS_LAST_SUM]
+    s[frames.BOUNDS] = s[state.BOUND_COUNT] if last else 0
+    _set_epilogue(s, first, rows[0], b)
     if first:
         s[frames.MODE] = s[state.FIRST_MODES + stored]
         s[frames.BETA], s[frames.BETA + 1] = s[state.BETAS], s[state.BETAS + 1]
@@ -217,7 +243,7 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
     a_turn, rows_a_turn, next_turn = _set_rows(s, role, count, turns, loops, rows, sums, R, K, B)
     b_turn, columns_b_turn = _set_columns(s, role, loops, columns, sums[0], N, K, B)
     turn_by = a_turn, rows_a_turn, next_turn, b_turn, columns_b_turn
-    first = _set_output(s, stored, rows, columns, sums[0], b, R, N, B)
+    first = _set_output(s, stored, rows, columns, sums, b, R, N, B)
     kind = state.PACKED
     if not s[state.PACKED_LEVEL + 1]:
         kind = state.MIXED if s[state.PACKED_LEVEL] else state.IN_PLACE
@@ -327,6 +353,21 @@ def _walk_level(level, s, r, n, k, b, R, N, K, B):
         invoke(s[state.EPILOGUE], s, r, n, k, b, R, N, K, B)
 
 
+@inlined
+def _share_epilogue(s, plain, adds):
+    """Leave first steps of the epilogue to microkernels; return whether they add an operand.
+
+    They cannot where the sums have a factor, nor add two arrays.
+    """
+    if s[state.KERNELS_BEGIN] and plain and not (adds and s[state.ADDS]):
+        s[state.EPILOGUE_PROGRAM] = s[state.LATER_PROGRAM]
+        if not s[state.LATER_PROGRAM]:
+            s[state.EPILOGUE] = 0
+    else:
+        s[state.BEGINS_WITH] = s[state.ADDS] = s[state.BOUND_COUNT] = 0
+    return s[state.ADDS] > 0
+
+
 @compiled(INT, INT, INT, INT, INT, INT, INT, INT, REAL, REAL, REAL, REAL, returns=INT)
 def run(words, out, first, second, memory, operands, trace, stop, alpha, alpha_i, beta, beta_i):
     """Compute a problem box by box and return how many calls of a microkernel that took.
@@ -368,7 +409,11 @@ def run(words, out, first, second, memory, operands, trace, stop, alpha, alpha_i
     s[frames.ALPHA], s[frames.ALPHA + 1] = word(alpha, single), word(alpha_i, single)
     s[state.BETAS], s[state.BETAS + 1] = word(beta, single), word(beta_i, single)
     s[state.BETAS + 2], s[state.BETAS + 3] = word(1.0, single), word(0.0, single)
-    if beta != 0 or beta_i != 0:
+    adds = beta != 0 or beta_i != 0
+    if _share_epilogue(s, alpha == 1 and alpha_i == 0, adds):
+        adds = True
+        s[state.BETAS] = s[state.BETAS + 2]
+    if adds:
         s[state.NON_TEMPORAL_BYTES], s[state.WHOLE_MODE] = 0, Mode.ADD
         s[state.FIRST_MODES + TileLayout.SCATTERED] = Mode.SCATTER_ADD
         s[state.FIRST_MODES + TileLayout.PART] = Mode.PART_ADD

@@ -232,9 +232,27 @@ HAS_LAST_SUM = BOX_OPERANDS + 1
 SUM_COUNT = HAS_LAST_SUM + 1
 """How many k this box has."""
 
+BEGINS_WITH = SUM_COUNT + 1
+"""One more than the number of the operand that sums of rows begin with; 0 for none."""
+
+BEGINS_TABLE = BEGINS_WITH + 1
+"""Address of the offsets of its rows in this box."""
+
+ADDS = BEGINS_TABLE + 1
+"""One more than the number of the operand that lies as C does and is added first; 0 for none."""
+
+BOUND_COUNT = ADDS + 1
+"""How many bounds microkernels keep what is written last within: those of the frame."""
+
+KERNELS_BEGIN = BOUND_COUNT + 1
+"""Whether microkernels do the first steps of the program, where the sums have no factor."""
+
+LATER_PROGRAM = KERNELS_BEGIN + 1
+"""Address of the program of the steps after these; 0 for none."""
+
 # Boxes and calls
 
-TABLES = SUM_COUNT + 1
+TABLES = LATER_PROGRAM + 1
 """Addresses of the roles' tables."""
 
 TILES = TABLES + 4

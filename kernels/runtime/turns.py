@@ -98,6 +98,8 @@ def run_buffered(
             column = tile[1] + turn * apart[1] + at * moves[1]
             high, wide = sides[0] + (now - 1) * moves[0], sides[1] + (now - 1) * moves[1]
             hand_over_lines(s, now, vectors)
+            begin = s[state.BEGINS_TABLE] + WORD_BYTES * row
+            s[frames.STARTS_ROWS] = begin - s[frames.ROWS_C]
             if transposed == 2:
                 invoke(s[state.TRANSPOSE_TILES], s, 1, out, row, column, high, wide, R, N)
             elif not transposed:

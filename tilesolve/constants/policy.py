@@ -192,6 +192,9 @@ WHOLE_EXTENT_RATIO = 1.5
 MOST_REGISTERS = 32
 """Vector registers that register tiles take at most: kernels address no more."""
 
+MIN_NEAREST_TILES = 32
+"""Register tiles that the nearest tile has at least, if the loop around it can go on in it."""
+
 SIDES_PER_LETTER = 24
 """Sides of a box that are considered for one letter."""
 

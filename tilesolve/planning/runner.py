@@ -15,7 +15,7 @@ from math import prod
 from typing import Self
 
 from tilesolve.constants import tuning
-from tilesolve.constants.policy import MOST_REGISTERS
+from tilesolve.constants.policy import MIN_NEAREST_TILES, MOST_REGISTERS
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import (
     BATCHES,
@@ -108,7 +108,11 @@ class Runner:
         if not self._is_tabulated(found[top]):
             found = self._arrange(self._cut_to_table(found, top), copies, split)
         found = self._merge_rows(found, copies, split)
-        return nest if found == nest.bands else replace(nest, bands=found)
+        if not (split or nest.sequences):
+            found = self._lengthen(found, copies)
+        if found == nest.bands:
+            return nest
+        return self.form(replace(nest, bands=found), copies, windows)
 
     def top(
         self,
@@ -278,6 +282,38 @@ class Runner:
         box = tuple((i, outer[i] if i in next_ones else side) for i, side in tile.box)
         larger = Band(tile.level, (*row, *next_ones, *rest), box)
         return *self._split_where_roles_return((register, larger, around), split), *others
+
+    def _lengthen(self, bands: Bands, copies: Collection[str | None]) -> Bands:
+        """Return bands whose nearest tile, if of few register tiles, goes on with the next loop.
+
+        It does if that loop is over the letter of the tile's outermost loop, or over another one
+        of its role: calls follow each other as before, but more of them are prepared at once.
+        """
+        cell, sides = dict(bands[0].box), dict(bands[1].box)
+        numbers = (at for at, band in enumerate(bands) if at > 1 and dict(band.box) != sides)
+        at = next(numbers, None)
+        if at is None or not self._is_tabulated(bands[at]):
+            return bands
+        if any(band.level in copies for band in bands[1:at]):
+            return bands
+        outer = dict(bands[at].box)
+        inner = [i for i in bands[1].order if sides[i] > cell[i]]
+        letter = next(i for i in bands[at].order if outer[i] > sides[i])
+        role = self.roles.number(letter)
+        if not inner or role not in (ROWS, COLUMNS) or self.roles.number(inner[-1]) != role:
+            return bands
+        if letter in inner[:-1] or sides[letter] % cell[letter]:
+            return bands
+        tiles = prod(-(-sides[i] // cell[i]) for i in (*self.roles.rows, *self.roles.columns))
+        side = min(outer[letter], sides[letter] * -(-MIN_NEAREST_TILES // max(1, tiles)))
+        order = (*inner, *(i for i in bands[1].order if i not in inner))
+        if letter not in inner:
+            order = (*inner, letter, *(i for i in order if i not in (*inner, letter)))
+        nearer = (
+            Band(band.level, order, tuple((i, side if i == letter else n) for i, n in band.box))
+            for band in bands[1:at]
+        )
+        return bands[0], *nearer, *bands[at:]
 
     def _is_tabulated(self, band: Band) -> bool:
         """Return whether a band's tile is small enough to be tabulated."""

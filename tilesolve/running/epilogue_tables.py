@@ -16,6 +16,7 @@ from tilesolve.packing.offset_tables import count_steady
 from tilesolve.packing.offsets import Integers
 from tilesolve.planning.layout_policy import Strides
 from tilesolve.running.epilogue_code import code_address
+from tilesolve.running.kernel_epilogue import KernelEpilogue
 from tilesolve.running.schedule import Boxes, Schedule
 
 
@@ -31,12 +32,18 @@ class EpilogueTables:
         The chain.
     records
         For each box the words of each operand.
+    in_kernels
+        What microkernels do of the chain; None for nothing.
+    later
+        The program of what comes after that; None if nothing does.
     kept
         The tables that these have addresses of.
     """
 
     program: Integers
     records: Integers
+    in_kernels: KernelEpilogue | None
+    later: Integers | None
     kept: Sequence[Integers]
 
     @classmethod
@@ -73,7 +80,12 @@ class EpilogueTables:
             records[:, number, fields.BEGIN] = begin + boxes.corners @ steps
             kinds = np.array([_tables(schedule, sizes, of, kept) for sizes in boxes.sizes])
             records[:, number, 1:] = kinds[boxes.kinds]
-        return cls(_program(epilogue, schedule.problem.dtype), records, kept)
+        dtype, later = schedule.problem.dtype, None
+        in_kernels = KernelEpilogue.of(epilogue, schedule, boxes, strides)
+        if epilogue and in_kernels and in_kernels.operations < len(epilogue.operations):
+            rest = Epilogue(epilogue.operations[in_kernels.operations :])
+            later = _program(rest, dtype, in_kernels.operands)
+        return cls(_program(epilogue, dtype), records, in_kernels, later, kept)
 
     def adding_program(self, dtype: str, factor: float) -> Integers:
         """Return the program with a step before all others that adds a multiple of C, of halves."""
@@ -99,11 +111,14 @@ def _tables(
     return [table.ctypes.data for table in found]
 
 
-def _program(epilogue: Epilogue | None, dtype: str) -> Integers:
-    """Return a chain as integers; of halves with the step that rounds what it computes to C."""
+def _program(epilogue: Epilogue | None, dtype: str, operands: int = 0) -> Integers:
+    """Return a chain as integers; of halves with the step that rounds what it computes to C.
+
+    Its first operand has the given number.
+    """
     from tilesolve.contractions.epilogue_terms import WRITE, Step, list_steps
 
-    steps, operands = [], 0
+    steps = []
     for one in list_steps(epilogue) if epilogue else ():
         step = np.zeros(fields.STEP_WORDS, np.int64)
         step[fields.OPERAND] = operands if one.takes_operand else -1

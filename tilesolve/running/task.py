@@ -363,6 +363,8 @@ def add_epilogue(state: Integers, steps: Integers, tables: EpilogueTables) -> No
     size = tables.records.itemsize * prod(tables.records.shape[1:])
     places = tables.records.ctypes.data + size * np.arange(len(tables.records))
     steps.reshape(-1, box_fields.SIZE)[:, box_fields.OPERANDS] = places
+    if tables.in_kernels:
+        tables.in_kernels.tell(state, tables.later)
 
 
 def _add_turning(state: Integers) -> None:

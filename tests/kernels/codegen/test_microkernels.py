@@ -49,6 +49,9 @@ ADVANCED = {
 ALONE = {f"{name}_move": 0 for name in ADVANCED} | {
     "more": 0,
     "next_step": 24,
+    "starts": 0,
+    "apart": 0,
+    "bounds": 0,
 }
 """Fields of a call that computes one tile: it leaves the frame as it was."""
 
@@ -282,6 +285,37 @@ def waiting_lines(memory, generator, shape, steps, tiles=1):
     )
 
 
+def first_sums(memory, generator, shape, rows, table, edge):
+    """Return fields of numbers that sums of rows begin with, none where rows are not, and these."""
+    values = drawn(generator, shape.rows, shape.dtype)
+    size, heads = values.itemsize, shape.lanes * generator.permutation(shape.vectors)
+    offsets = size * (heads[:, None] + np.arange(shape.lanes)).ravel()
+    begin = put(memory, offsets[: max(1, rows)], np.zeros(1, np.int64), size, size, edge)
+    memory.scatter(begin + offsets[:rows], values[:rows])
+    offsets[np.arange(shape.rows) % shape.lanes > 0] = NOWHERE
+    found = {"starts": begin, "starts_rows": memory.table(offsets) - table}
+    return found, values[:rows]
+
+
+def draw_epilogue(memory, generator, shape, places, fields, edge):
+    """Return fields of what a kernel does beside sums, what sums begin with, and bounds."""
+    found, begins, bounds = {}, np.zeros(len(places), shape.dtype), (-np.inf, np.inf)
+    if not shape.takes_epilogue:
+        return found, begins, bounds
+    if len(places) > shape.rows - shape.lanes and generator.integers(0, 2):
+        table = fields["rows_c"]
+        found, begins = first_sums(memory, generator, shape, len(places), table, edge)
+    count = int(generator.integers(0, 3))
+    bounds = (bounds, (-0.5, np.inf), (-0.5, 0.75))[count]
+    found |= {"bounds": count, "least": np.array(-0.5, shape.dtype)}
+    found |= {"largest": np.array(0.75, shape.dtype)}
+    if places.size and generator.integers(0, 2):
+        size = np.dtype(shape.dtype).itemsize
+        low, high = int(places.min()), int(places.max()) + size
+        found["apart"] = memory.take(high - low, size, None) - low
+    return found, begins, bounds
+
+
 def missing_at_least(shape):
     """Rows of the last group that a kernel has no lanes for."""
     return shape.lanes // 2 if shape.halved else 0
@@ -327,8 +361,8 @@ def factor(name, value, shape):
 def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
     """Call a kernel once, and compare every byte of a memory afterwards."""
     memory, wide = GuardedMemory(), WIDER[shape.dtype]
-    edges = dict.fromkeys("abc")
-    edges[generator.choice(list("abc"))] = generator.choice(["first", "last"])
+    edges = dict.fromkeys(("a", "b", "c", "starts"))
+    edges[generator.choice(list(edges))] = generator.choice(["first", "last"])
     if shape.lanewise:
         steps = min(steps, MOST_LANEWISE_STEPS)
     a = drawn(generator, (rows, steps), shape.dtype)
@@ -344,10 +378,14 @@ def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
         | {"k": steps, "rows": rows, "mode": int(mode)}
         | factor("alpha", alpha, shape)
     )
+    beside, begins, bounds = draw_epilogue(
+        memory, generator, shape, places, fields, edges["starts"]
+    )
+    fields |= beside
     old = np.zeros(places.shape, shape.dtype)
     if mode in ADDING:
         old = drawn(generator, places.shape, shape.dtype)
-        memory.scatter(places, old)
+        memory.scatter(places + fields["apart"], old)
         fields |= factor("beta", beta, shape)
     else:
         beta = 0
@@ -357,8 +395,12 @@ def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
     call(kernels, shape.name, frame)
     assert np.array_equal(memory.gather(targets, np.uint8), memory.gather(sources, np.uint8))
     found = memory.gather(places, shape.dtype)
-    expected = alpha * product(a.astype(wide), b.astype(wide)) + beta * old.astype(wide)
-    magnitude = abs(alpha) * product(abs(a), abs(b)) + abs(beta) * abs(old)
+    sums = product(a.astype(wide), b.astype(wide)) + begins[:, None].astype(wide)
+    expected = alpha * sums + beta * old.astype(wide)
+    if not shape.complex:
+        expected = np.clip(expected, *bounds)
+    magnitude = abs(alpha) * (product(abs(a), abs(b)) + abs(begins[:, None]))
+    magnitude += abs(beta) * abs(old)
     bound = 4 * (steps + 4) * np.finfo(shape.dtype).eps * magnitude
     assert np.all(np.abs(found - expected) <= bound)
     untouched[memory.offsets(places, found.itemsize)] = memory.bytes[
