@@ -175,9 +175,10 @@ class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
         return executor.compute(arrays, named, out)
 
     def bind(self, *arrays: npt.NDArray[Any], out: Out) -> Callable[[], None]:
-        """Return what computes the nest for arrays that stay where they are, and is checked once.
+        """Return what computes the nest for arrays that stay where they are: they are checked now.
 
         Inputs are in the order of `inputs`, none of them is an output, and there are no parameters.
+        What is returned runs in one thread at a time.
 
         Examples
         --------

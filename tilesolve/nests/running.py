@@ -223,16 +223,20 @@ class NestRunner:
         call = self.signature.read(arrays, {}, out)
         layout = self._lay_out(call, ())
         slots, shared = self._fill_slots(layout, call)
+        first = layout.stages[0] if len(layout.stages) == 1 else None
+        if self.threads > 1 or self._long or first is None or first.job is not None:
+            return lambda: self._run_filled(layout, call, slots, shared)
+        following = np.zeros(1, np.int64)
 
-        def run(_kept: Array = shared) -> None:
-            self._run_filled(layout, call, slots)
+        def run_alone(_kept: object = (call, shared)) -> None:
+            following[0] = first.first
+            _run_part(layout, first, following, slots)
 
-        return run
+        return run_alone
 
     def _run_stages(self, layout: NestLayout, call: Call) -> None:
         """Run all tasks of a call."""
-        slots, _shared = self._fill_slots(layout, call)
-        self._run_filled(layout, call, slots)
+        self._run_filled(layout, call, *self._fill_slots(layout, call))
 
     def _fill_slots(self, layout: NestLayout, call: Call) -> tuple[Integers, Array]:
         """Return where all lies that a call uses, and the memory that its threads share."""
@@ -244,8 +248,8 @@ class NestRunner:
         slots[fields.SHARED] = shared.ctypes.data
         return slots, shared
 
-    def _run_filled(self, layout: NestLayout, call: Call, slots: Integers) -> None:
-        """Run all tasks, by as many threads as there are."""
+    def _run_filled(self, layout: NestLayout, call: Call, slots: Integers, shared: Array) -> None:
+        """Run all tasks, by as many threads as there are, in memory that they share."""
         for stage in layout.stages:
             if stage.job is not None:
                 stage.job(partial(_view, slots), call.params)

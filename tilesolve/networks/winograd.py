@@ -11,45 +11,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial
 from itertools import product
 from math import prod
-from operator import add
 
 import numpy as np
 
 from tilesolve.constants.policy import TIME_TOLERANCE
 from tilesolve.contractions.convolution import Convolution
-from tilesolve.contractions.epilogue import Epilogue, Operation
-from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Choose, Read, Term, apply
 from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
+from tilesolve.machine.what_if import divide_machine
+from tilesolve.model.price import list_levels
+from tilesolve.model.score import score_price
+from tilesolve.model.starts import charge_sources, start_arrays
 from tilesolve.nests.joined import join_statements
 from tilesolve.nests.plan import NestPlan
 from tilesolve.networks.chains import Chain
+from tilesolve.networks.winograd_stages import OUT, TILE, enter_tiles, leave_tiles
 from tilesolve.packing.memory_overlap import Array
+from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.pipelines.front import pipeline
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
 from tilesolve.running.repeat_call import Argument
+from tilesolve.system.workers import run_together
 
 Step = Callable[[], object]
 """Computes a part of a layer."""
 
 Shape = tuple[int, ...]
-
-OUT = 2
-"""Pixels of a side of a tile of the result."""
-
-_IMAGES = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1))
-_RESULTS = ((1, 1, 1, 0), (0, 1, -1, -1))
-_FILTERS = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
-_TILE = len(_IMAGES)
-_N, _Y, _X, _C = (Affine.letter(letter) for letter in "nyxc")
 
 
 @dataclass(slots=True, eq=False)
@@ -67,17 +62,51 @@ class WinogradChoice:
         if key not in self.known:
             self.known[key] = None
             if fits_winograd(convolution):
-                found = WinogradPlan.of(
-                    convolution,
-                    Epilogue.of(chain.activation or None),
-                    Machine.load(self.machine),
-                    default_threads() if self.threads is None else self.threads,
-                    has_bias=has_bias,
-                    has_residual=layer.has_residual,
-                )
-                if found.seconds < (1 - TIME_TOLERANCE) * layer.plan.seconds:
-                    self.known[key] = found
+                self.known[key] = self._plan(layer, chain)
         return self.known[key]
+
+    def _plan(self, layer: ConvLayer, chain: Chain) -> WinogradPlan | None:
+        """Return the best plan of a layer if it is faster than the layer's own."""
+        convolution, machine = layer.convolution, Machine.load(self.machine)
+        threads = default_threads() if self.threads is None else self.threads
+        batch, rows, columns = tiles_of(convolution)
+        flops = 2 * TILE**2 * batch * rows * columns * convolution.channels * convolution.filters
+        if flops / machine.peak(convolution.dtype, threads) >= layer.plan.seconds:
+            return None
+        plans = [
+            WinogradPlan.of(
+                convolution,
+                band,
+                Epilogue.of(chain.activation or None),
+                machine,
+                threads,
+                has_bias=chain.bias is not None,
+                has_residual=layer.has_residual,
+            )
+            for band in list_bands(convolution, machine)
+        ]
+        found = min(plans, key=lambda one: one.seconds)
+        usual = (1 - TIME_TOLERANCE) * warm_seconds(layer.plan)
+        return found if found.seconds < usual else None
+
+
+def list_bands(layer: Convolution, machine: Machine) -> list[tuple[int, int]]:
+    """Return which bands are looked at: all images, and rows that stay in the second cache.
+
+    Examples
+    --------
+    >>> layer = Convolution.of((1, 56, 56, 64), (64, 64, 3, 3), padding=1, layout="NHWC")
+    >>> list_bands(layer, Machine.load("i7-6700k"))
+    [(1, 28), (1, 1)]
+    """
+    batch, rows, columns = tiles_of(layer)
+    both = layer.channels + layer.filters
+    element = np.dtype(layer.dtype).itemsize
+    room = machine.caches[-2:][0].capacity - TILE**2 * layer.channels * layer.filters * element
+    fits = [
+        n for n in range(1, rows) if not rows % n and n * columns * TILE**2 * both * element <= room
+    ]
+    return [(batch, rows), *((1, n) for n in fits[-1:])]
 
 
 def fits_winograd(layer: Convolution) -> bool:
@@ -98,19 +127,6 @@ def fits_winograd(layer: Convolution) -> bool:
         and layer.dtype in ("float32", "float64")
         and all(layer.out_shape)
     )
-
-
-def transform_filters(weights: Array) -> Array:
-    """Return filters as 16 matrices of channels and filters, summed in float64.
-
-    Examples
-    --------
-    >>> transform_filters(np.ones((8, 4, 3, 3), "float32")).shape
-    (16, 4, 8)
-    """
-    factors = np.array(_FILTERS)
-    found = np.einsum("ir,js,kcrs->ijck", factors, factors, weights.astype(np.float64))
-    return found.reshape(-1, *found.shape[2:]).astype(weights.dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,27 +162,36 @@ class _Leave:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WinogradPlan:
-    """How a layer is computed.
+    """How a layer is computed: in bands of rows of tiles, one after another.
 
     Parameters
     ----------
     layer
         Shapes and arguments.
-    pad, enter, product, leaves
-        What puts zeros around images, if any are needed, makes 16 numbers of each tile of these,
-        sums their products with filters, and makes pixels of the sums.
+    band
+        Images, and rows of tiles, of a band.
+    side
+        How many bands run side by side, each in a thread.
+    pad, enter, product
+        What puts zeros around images, if any are needed; what makes 16 numbers of each tile of a
+        band; and what sums their products with filters.
+    leaves
+        What makes pixels of the sums, by the rows of pixels of a band.
     """
 
     layer: Convolution
+    band: tuple[int, int]
+    side: int
     pad: NestPlan | None
     enter: NestPlan
     product: Plan
-    leaves: tuple[_Leave, ...]
+    leaves: Mapping[int, tuple[_Leave, ...]]
 
     @classmethod
     def of(
         cls,
         layer: Convolution,
+        band: tuple[int, int],
         activation: Epilogue,
         machine: Machine,
         threads: int,
@@ -174,46 +199,66 @@ class WinogradPlan:
         has_bias: bool = False,
         has_residual: bool = False,
     ) -> WinogradPlan:
-        """Plan a layer."""
+        """Plan a layer in bands."""
+        batch, rows, columns = tiles_of(layer)
+        count = batch * rows // prod(band)
+        side = threads if count >= threads else 1
+        own, each = divide_machine(machine, side), threads // side
         matrices = plan(
             "bxk-bxc-bck",
-            {"b": _TILE**2, "x": prod(tiles_of(layer)), "k": layer.filters, "c": layer.channels},
-            machine,
+            {"b": TILE**2, "x": prod(band) * columns, "k": layer.filters, "c": layer.channels},
+            own,
             dtype=layer.dtype,
-            threads=threads,
+            threads=each,
             constant="B",
             aligned_output=True,
         )
-        ends = (_ends(extent) for extent in layer.out_shape[1:3])
-        leaves = []
-        for (y, rows, high), (x, columns, wide) in product(*ends):
-            stages = _leave(layer, (high, wide), activation, has_bias, has_residual)
-            sizes = {"n": layer.batch, "y": rows, "x": columns, "c": layer.filters}
-            sums = {"sums": (_TILE**2, *sizes.values())}
-            found = _join(stages, sizes, sums, layer.dtype, machine, threads)
-            leaves.append(_Leave(((y, rows), (x, columns)), (high, wide), found))
+        whole, pixels = OUT * band[1], layer.out_shape[1:3]
+        heights = {min(whole, pixels[0] - OUT * y) for y in range(0, rows, band[1])}
+        leaves = dict[int, tuple[_Leave, ...]]()
+        for height in heights:
+            found = []
+            for (y, high, deep), (x, wide, broad) in product(_ends(height), _ends(pixels[1])):
+                stages = leave_tiles((deep, broad), activation, has_bias, has_residual)
+                sizes = {"n": band[0], "y": high, "x": wide, "c": layer.filters}
+                sums = {"sums": (TILE**2, *sizes.values())}
+                nest = _join(stages, sizes, sums, layer.dtype, own, each)
+                found.append(_Leave(((y, high), (x, wide)), (deep, broad), nest))
+            leaves[height] = tuple(found)
+        sizes = {"n": band[0], "y": band[1], "x": columns, "c": layer.channels}
+        enter = _join(enter_tiles(), sizes, {}, layer.dtype, own, each)
         zeros, pad = _Pad.of(layer), None
         if any(map(any, zeros.ends)):
             images = np.broadcast_to(np.zeros((), layer.dtype), layer.x_shape)
             pad = pipeline(zeros, machine=machine, threads=threads).plan(images)
-        return cls(layer, pad, _enter(layer, machine, threads), matrices, tuple(leaves))
+        return cls(layer, band, side, pad, enter, matrices, leaves)
+
+    @property
+    def bands(self) -> list[tuple[int, int]]:
+        """The first image and the first row of tiles of each band."""
+        batch, rows, _ = tiles_of(self.layer)
+        return list(product(range(0, batch, self.band[0]), range(0, rows, self.band[1])))
 
     @property
     def seconds(self) -> float:
-        """The predicted time."""
-        parts = self.enter, self.product, *(one.plan for one in self.leaves)
-        return sum(one.seconds for one in parts) + (self.pad.seconds if self.pad else 0.0)
+        """The predicted time, of images that lie in a cache."""
+        leaves = max(sum(one.plan.seconds for one in found) for found in self.leaves.values())
+        band = self.enter.seconds + warm_seconds(self.product) + leaves
+        return (self.pad.seconds if self.pad else 0.0) + band * -(-len(self.bands) // self.side)
 
     @property
-    def shapes(self) -> tuple[Shape, Shape, Shape]:
-        """Of what is kept meanwhile: images with zeros, their tiles' numbers, and the sums."""
-        tiles = tiles_of(self.layer)
-        batch, *counts = tiles
-        padded = (OUT * count + _TILE - OUT for count in counts)
-        numbers = _TILE**2, *tiles
-        filters, channels = self.layer.filters, self.layer.channels
-        images = (batch, *padded, channels) if self.pad else (0,)
-        return images, (*numbers, channels), (*numbers, filters)
+    def shapes(self) -> tuple[Shape, ...]:
+        """Of what is kept meanwhile: images with zeros, and for each band at work both matrices.
+
+        Rows of matrices are an odd number of lines apart: elements at the same place of different
+        ones fall into different sets of a cache.
+        """
+        layer, (batch, *counts) = self.layer, tiles_of(self.layer)
+        padded = (OUT * count + TILE - OUT for count in counts)
+        images = (batch, *padded, layer.channels) if self.pad else (0,)
+        line, tiles = LINE_BYTES // np.dtype(layer.dtype).itemsize, prod(self.band) * counts[1]
+        lines = (-(-tiles * extent // line) for extent in (layer.channels, layer.filters))
+        return images, *self.side * tuple((TILE**2, line * (count | 1)) for count in lines)
 
     def bind(
         self,
@@ -233,15 +278,58 @@ class WinogradPlan:
         kept
             Arrays of `shapes`.
         """
-        padded, numbers, sums = kept
-        flat, flat_sums = (one.reshape(_TILE**2, -1, one.shape[-1]) for one in (numbers, sums))
-        images = padded if self.pad else x
-        return [
-            *([self.pad.bind(x, out=padded)] if self.pad else []),
-            self.enter.bind(images, out=tuple(numbers)),
-            _bind_product(self.product, flat, weights, flat_sums),
-            *(one.bind(sums, bias, residual, out) for one in self.leaves),
-        ]
+        images, *matrices = kept
+        found = [self.pad.bind(x, out=images)] if self.pad else []
+        source = images if self.pad else x
+        lanes: list[list[Step]] = [[] for _ in range(self.side)]
+        for at, (first, row) in enumerate(self.bands):
+            lane = at % self.side
+            mine = slice(first, first + self.band[0])
+            low, high = OUT * row, min(OUT * (row + self.band[1]), self.layer.out_shape[1])
+            numbers, sums = (
+                _cut_rows(one, (*self.band, tiles_of(self.layer)[2], extent))
+                for one, extent in zip(
+                    matrices[2 * lane : 2 * lane + 2],
+                    (self.layer.channels, self.layer.filters),
+                    strict=True,
+                )
+            )
+            part = source[mine, low : OUT * (row + self.band[1]) + TILE - OUT]
+            added = None if residual is None else residual[mine, low:high]
+            lanes[lane] += [
+                self.enter.bind(part, out=tuple(numbers)),
+                _bind_product(self.product, _flatten(numbers), weights, _flatten(sums)),
+                *(
+                    one.bind(sums, bias, added, out[mine, low:high])
+                    for one in self.leaves[high - low]
+                ),
+            ]
+        if self.side == 1:
+            return [*found, *lanes[0]]
+        jobs = [partial(_run_steps, lane) for lane in lanes]
+        return [*found, partial(run_together, jobs)]
+
+
+def _run_steps(steps: Sequence[Step]) -> None:
+    for step in steps:
+        step()
+
+
+def _cut_rows(kept: Array, shape: Shape) -> Array:
+    """Return the first elements of each row as an array of a shape."""
+    return kept[:, : prod(shape)].reshape(-1, *shape)
+
+
+def _flatten(matrices: Array) -> Array:
+    return matrices.reshape(len(matrices), -1, matrices.shape[-1])
+
+
+def warm_seconds(found: Plan) -> float:
+    """Return what a plan is predicted to take for arrays that lie in a cache."""
+    places, costs = list_levels(found.machine, found.threads), found.machine.costs
+    return score_price(
+        charge_sources(start_arrays(found.price, places, "warm")), costs.level_overlap
+    )
 
 
 def tiles_of(layer: Convolution) -> tuple[int, int, int]:
@@ -279,7 +367,7 @@ class _Pad:
         """Return what does it for a layer."""
         _, *counts = tiles_of(layer)
         sides = zip(layer.size, layer.padding, counts, strict=True)
-        ends = ((low, OUT * count + _TILE - OUT - n - low) for n, (low, _), count in sides)
+        ends = ((low, OUT * count + TILE - OUT - n - low) for n, (low, _), count in sides)
         return cls(((0, 0), *ends, (0, 0)))
 
     def __call__(self, x: Array) -> Array:
@@ -300,64 +388,3 @@ def _join(
     computation = bind_stages(stages, sizes, dtype, shapes, outputs)
     order = "nyxc" if sizes["n"] >= threads > 1 else "ynxc"
     return join_statements(computation, order, machine, threads)
-
-
-def _enter(layer: Convolution, machine: Machine, threads: int) -> NestPlan:
-    """Return what makes the numbers of tiles."""
-    stages = []
-    for at, (row, column) in enumerate(product(_IMAGES, _IMAGES)):
-
-        def read(i: int, j: int) -> Term:
-            return Read("images", (_N, OUT * _Y + i, OUT * _X + j, _C))
-
-        stages.append(Stage(f"tile{at}", (_N, _Y, _X, _C), _combine(row, column, read)))
-    sizes = dict(zip("nyx", tiles_of(layer), strict=True)) | {"c": layer.channels}
-    return _join(stages, sizes, {}, layer.dtype, machine, threads)
-
-
-def _leave(
-    layer: Convolution,
-    pixels: tuple[int, int],
-    activation: Epilogue,
-    has_bias: bool,
-    has_residual: bool,
-) -> list[Stage]:
-    """Return what makes pixels of sums."""
-    stages = []
-    for i, j in product(*map(range, pixels)):
-
-        def read(row: int, column: int) -> Term:
-            return Read("sums", (Affine.number(_TILE * row + column), _N, _Y, _X, _C))
-
-        found = _combine(_RESULTS[i], _RESULTS[j], read)
-        if has_bias:
-            found = found + Read("bias", (_C,))
-        if has_residual:
-            found = found + Read("residual", (_N, OUT * _Y + i, OUT * _X + j, _C))
-        found = reduce(_activate, activation.operations, found)
-        stages.append(Stage(f"pixel{i}{j}", (_N, _Y, _X, _C), found))
-    return stages
-
-
-def _combine(row: Sequence[int], column: Sequence[int], read: Callable[[int, int], Term]) -> Term:
-    """Return elements added up with factors of 1 and -1 along both axes."""
-
-    def added(factors: Sequence[int], part: Callable[[int], Term]) -> Term:
-        plus = [part(at) for at, factor in enumerate(factors) if factor > 0]
-        minus = (part(at) for at, factor in enumerate(factors) if factor < 0)
-        return reduce(lambda found, one: found - one, minus, reduce(add, plus))
-
-    return added(column, lambda j: added(row, lambda i: read(i, j)))
-
-
-def _activate(term: Term, operation: Operation) -> Term:
-    """Return a function of an epilogue as a term."""
-    name, numbers = operation.name, operation.numbers
-    if name == "leaky":
-        return Choose(apply("less", term, 0), term * numbers[0], term)
-    bounds = {"relu": (0.0, np.inf), "relu6": (0.0, 6.0), "clip": numbers}.get(name)
-    if bounds is None:
-        return apply(name.replace("-", "_"), term)
-    low, high = bounds
-    found = apply("maximum", term, low) if low > -np.inf else term
-    return apply("minimum", found, high) if high < np.inf else found

@@ -14,7 +14,8 @@ from tilesolve.networks.graph import Evaluator, Node
 from tilesolve.networks.operators import OPERATORS
 from tilesolve.networks.places import Blocks, Place, inverse
 from tilesolve.networks.windows import FUNCTIONS
-from tilesolve.networks.winograd import WinogradPlan, transform_filters
+from tilesolve.networks.winograd import WinogradPlan
+from tilesolve.networks.winograd_stages import transform_filters
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.pipelines.front import PipelineFunction
 from tilesolve.running.prepared import Prepared
