@@ -91,7 +91,9 @@ class WinogradChoice:
 
 
 def list_bands(layer: Convolution, machine: Machine) -> list[tuple[int, int]]:
-    """Return which bands are looked at: all images, and rows that stay in the second cache.
+    """Return which bands are looked at: all at once, and if need be rows that stay in a cache.
+
+    That is the one before the last.
 
     Examples
     --------
@@ -100,13 +102,14 @@ def list_bands(layer: Convolution, machine: Machine) -> list[tuple[int, int]]:
     [(1, 28), (1, 1)]
     """
     batch, rows, columns = tiles_of(layer)
-    both = layer.channels + layer.filters
     element = np.dtype(layer.dtype).itemsize
-    room = machine.caches[-2:][0].capacity - TILE**2 * layer.channels * layer.filters * element
-    fits = [
-        n for n in range(1, rows) if not rows % n and n * columns * TILE**2 * both * element <= room
-    ]
-    return [(batch, rows), *((1, n) for n in fits[-1:])]
+    row = columns * TILE**2 * (layer.channels + layer.filters) * element
+    cache, whole = machine.caches[-2:][0].capacity, (batch, rows)
+    if batch * rows * row <= cache:
+        return [whole]
+    room = cache - TILE**2 * layer.channels * layer.filters * element
+    fits = [(1, n) for n in range(1, rows) if rows % n == 0 and n * row <= room]
+    return [whole, *fits[-1:]]
 
 
 def fits_winograd(layer: Convolution) -> bool:
