@@ -57,7 +57,7 @@ def join_statements(
             raise PlanError(f"{one} is no statement over all of {','.join(order)} alone")
         if made.intersection(read.array for read in one.reads):
             raise PlanError(f"{one} reads what another statement gives")
-    first, *between, last = order
+    first, *between, last = tuple(order)
     kind: Kind = "threads" if threads > 1 else "serial"
     loops = [over(first, 1, kind), *map(over, between), over(last, 1, "vector")]
     request = NestRequest(computation, machine, threads)

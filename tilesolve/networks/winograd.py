@@ -104,7 +104,7 @@ def list_bands(layer: Convolution, machine: Machine) -> list[tuple[int, int]]:
     batch, rows, columns = tiles_of(layer)
     element = np.dtype(layer.dtype).itemsize
     row = columns * TILE**2 * (layer.channels + layer.filters) * element
-    cache, whole = machine.caches[-2:][0].capacity, (batch, rows)
+    whole, cache = (batch, rows), max((one.capacity or 0 for one in machine.caches[:-1]), default=0)
     if batch * rows * row <= cache:
         return [whole]
     room = cache - TILE**2 * layer.channels * layer.filters * element
@@ -245,8 +245,9 @@ class WinogradPlan:
     @property
     def seconds(self) -> float:
         """The predicted time, of images that lie in a cache."""
-        leaves = max(sum(one.plan.seconds for one in found) for found in self.leaves.values())
-        band = self.enter.seconds + warm_seconds(self.product) + leaves
+        band = max(sum(one.plan.seconds for one in found) for found in self.leaves.values())
+        band += self.enter.seconds + warm_seconds(self.product)
+        band += self.product.machine.costs.statement_seconds
         return (self.pad.seconds if self.pad else 0.0) + band * -(-len(self.bands) // self.side)
 
     @property

@@ -40,8 +40,9 @@ def transform_filters(weights: Array) -> Array:
     (16, 4, 8)
     """
     factors = np.array(_FILTERS)
-    found = np.einsum("ir,js,kcrs->ijck", factors, factors, weights.astype(np.float64))
-    return found.reshape(-1, *found.shape[2:]).astype(weights.dtype)
+    found: Array = np.einsum("ir,js,kcrs->ijck", factors, factors, weights.astype(np.float64))
+    matrices: Array = found.reshape(-1, *found.shape[2:]).astype(weights.dtype)
+    return matrices
 
 
 def enter_tiles() -> list[Stage]:
