@@ -97,9 +97,9 @@ def list_bands(layer: Convolution, machine: Machine) -> list[tuple[int, int]]:
 
     Examples
     --------
-    >>> layer = Convolution.of((1, 56, 56, 64), (64, 64, 3, 3), padding=1, layout="NHWC")
+    >>> layer = Convolution.of((1, 56, 56, 16), (16, 16, 3, 3), padding=1, layout="NHWC")
     >>> list_bands(layer, Machine.load("i7-6700k"))
-    [(1, 28), (1, 1)]
+    [(1, 28), (1, 4)]
     """
     batch, rows, columns = tiles_of(layer)
     element = np.dtype(layer.dtype).itemsize
