@@ -353,6 +353,9 @@ NUMBERS = {
         "METHOD",
         "studies.tries": "TRIES TRIES_SECONDS ANSWERS METHOD",
     },
+    "what a transform multiplies by": {
+        "networks.winograd_stages": "OUT _IMAGES _RESULTS _FILTERS",
+    },
     "which numbers of exporters are equal": {"networks.patterns": "ATTRIBUTE_SLACK"},
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS FLUSHED_CACHES"},
     "which variants are ranked": {

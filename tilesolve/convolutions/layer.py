@@ -72,7 +72,8 @@ class ConvLayer:
     @property
     def prepared(self) -> Prepared:
         """The weights as that plan takes them."""
-        return self._prepared[self.convolution.pointwise, False, self.plan.problem.aligned_output]
+        flat = self.convolution.pointwise
+        return self._prepare(flat, *self._plans.made(flat))
 
     @property
     def epilogue(self) -> Epilogue:
@@ -170,6 +171,11 @@ class ConvLayer:
             found = self._prepared[key] = plan.prepare(form.filters(self._weights))
         return found
 
+    def release(self) -> None:
+        """Forget packed weights: a call packs them again."""
+        self._prepared.clear()
+        self._recent = None
+
     def __getstate__(self) -> tuple[Any, ...]:
         """Return what pickles have: neither plans nor packed weights."""
         return self._plans.request, self._weights, self._bias
@@ -181,7 +187,8 @@ class ConvLayer:
         return f"<ConvLayer {self.convolution}>"
 
     def __str__(self) -> str:
-        return self._plans.request.report(self.plan, self.prepared.nbytes)
+        packed = sum(one.nbytes for one in self._prepared.values())
+        return self._plans.request.report(self.plan, packed)
 
     def _repr_html_(self) -> str:
         return write_html_report(str(self))

@@ -174,6 +174,24 @@ class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
                 return done
         return executor.compute(arrays, named, out)
 
+    def bind(self, *arrays: npt.NDArray[Any], out: Out) -> Callable[[], None]:
+        """Return what computes the nest for arrays that stay where they are: they are checked now.
+
+        Inputs are in the order of `inputs`, none of them is an output, and there are no parameters.
+        What is returned runs in one thread at a time.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> row, sums = np.array([1.0, 2.0, 3.0]), np.empty(2)
+        >>> again = nest("o[x] = A[x] + A[x+1]", 2, machine="i7-6700k").bind(row, out=sums)
+        >>> row[0] = 5
+        >>> again()
+        >>> sums.tolist()
+        [7.0, 5.0]
+        """
+        return self.executor.bind(arrays, out)
+
     def __repr__(self) -> str:
         return f"<NestPlan {self.computation} on {self.machine.name}: {self.how}>"
 

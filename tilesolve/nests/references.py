@@ -14,8 +14,8 @@ from tilesolve.contractions.statements.terms import Read
 from tilesolve.model.access import Access, Axis, Mode
 
 
-def find_references(computation: Computation, stage: Stage) -> tuple[Access, ...]:
-    """Return what a stage touches, its output first.
+def find_references(computation: Computation, *stages: Stage) -> tuple[Access, ...]:
+    """Return what stages touch at once, the output of the first one first.
 
     Examples
     --------
@@ -26,16 +26,17 @@ def find_references(computation: Computation, stage: Stage) -> tuple[Access, ...
     [('out', 0), ('A', 2)]
     """
     groups: dict[Any, list[Read]] = {}
-    for read in (stage.target, *stage.reads):
+    targets = [one.target for one in stages]
+    for read in dict.fromkeys((*targets, *(read for one in stages for read in one.reads))):
         plain = tuple(
             (one.terms, one.divisor) if isinstance(one, Affine) else str(one)
             for one in read.subscripts
         )
         groups.setdefault((read.array, plain), []).append(read)
-    return tuple(_reference(computation, stage, reads) for reads in groups.values())
+    return tuple(_reference(computation, targets, reads) for reads in groups.values())
 
 
-def _reference(computation: Computation, stage: Stage, reads: Sequence[Read]) -> Access:
+def _reference(computation: Computation, targets: Sequence[Read], reads: Sequence[Read]) -> Access:
     info, first = computation.array(reads[0].array), reads[0]
     axes = []
     for axis, subscript in enumerate(first.subscripts):
@@ -46,7 +47,7 @@ def _reference(computation: Computation, stage: Stage, reads: Sequence[Read]) ->
         else:
             axes.append(Axis(tuple((1, letter) for letter in subscript.letters), computed=True))
     size = np.dtype(info.dtype).itemsize
-    mode: Mode = "write" if first == stage.target else "read"
+    mode: Mode = "write" if first in targets else "read"
     loaded = float(size * len(reads)) if len(reads) > 1 and mode == "read" else None
     return Access(info.name, tuple(axes), info.shape, size, mode, loaded)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -218,14 +218,38 @@ class NestRunner:
         given = told, arrays, numbers, size, kept, len(call.outs)
         return RepeatCall.of(run_all, *given, brief=self._seconds < BRIEF_SECONDS)
 
+    def bind(self, arrays: Sequence[Array], out: Out) -> Callable[[], None]:
+        """Return what computes a call again and again; see `NestPlan.bind`."""
+        call = self.signature.read(arrays, {}, out)
+        layout = self._lay_out(call, ())
+        slots, shared = self._fill_slots(layout, call)
+        first = layout.stages[0] if len(layout.stages) == 1 else None
+        if self.threads > 1 or self._long or first is None or first.job is not None:
+            return lambda: self._run_filled(layout, call, slots, shared)
+        following = np.zeros(1, np.int64)
+
+        def run_alone(_kept: object = (call, shared)) -> None:
+            following[0] = first.first
+            _run_part(layout, first, following, slots)
+
+        return run_alone
+
     def _run_stages(self, layout: NestLayout, call: Call) -> None:
-        """Run all tasks, by as many threads as there are."""
+        """Run all tasks of a call."""
+        self._run_filled(layout, call, *self._fill_slots(layout, call))
+
+    def _fill_slots(self, layout: NestLayout, call: Call) -> tuple[Integers, Array]:
+        """Return where all lies that a call uses, and the memory that its threads share."""
         arrays = [array.ctypes.data for array in (*call.targets, *call.held.values())]
         numbers = _number_words(self.computation, call.params, layout.factors)
         slots = np.array([*[0] * fields.GIVEN, *arrays, *numbers], np.int64)
         size = layout.tasks.shared_bytes
-        shared = new_result((size,), np.dtype(np.uint8)) if size else slots
+        shared: Array = new_result((size,), np.dtype(np.uint8)) if size else slots
         slots[fields.SHARED] = shared.ctypes.data
+        return slots, shared
+
+    def _run_filled(self, layout: NestLayout, call: Call, slots: Integers, shared: Array) -> None:
+        """Run all tasks, by as many threads as there are, in memory that they share."""
         for stage in layout.stages:
             if stage.job is not None:
                 stage.job(partial(_view, slots), call.params)

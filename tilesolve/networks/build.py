@@ -26,6 +26,7 @@ from tilesolve.networks.operators import operators
 from tilesolve.networks.parts import VIEWS, Part, find_parts
 from tilesolve.networks.places import Blocks, Place, image_order, inverse
 from tilesolve.networks.windows import FUNCTIONS
+from tilesolve.networks.winograd import WinogradChoice
 from tilesolve.networks.works import (
     Body,
     BorderWork,
@@ -34,6 +35,7 @@ from tilesolve.networks.works import (
     EvaluatorWork,
     LayerWork,
     PipelineWork,
+    WinogradWork,
     Work,
 )
 from tilesolve.pipelines.front import PipelineFunction, pipeline
@@ -68,6 +70,7 @@ class Builder:
     network: Network
     machine: Machine | str | None
     threads: int | None
+    winograd: WinogradChoice | None = None
     program: Program = field(default_factory=Program)
     _places: dict[str, Place] = field(default_factory=dict)
     _within: Mapping[str, Part] = field(default_factory=dict)
@@ -293,6 +296,9 @@ class Builder:
         else:
             images = self._images(x, range(len(x.shape)), chain)
             work = LayerWork(chain.nodes, layer, chain.is_product, images, result, residual)
+            if fewer := self.winograd and self.winograd.choose(chain, layer):
+                works, blocks = self.program.works, self.program.blocks
+                work = WinogradWork.of(work, fewer, chain, blocks, len(works))
         self.program.works.append(work)
 
     def _pad(self, name: str, ends: Ends) -> Place:

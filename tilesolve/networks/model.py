@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.constants.policy import NETWORK_KEPT_PROGRAMS
-from tilesolve.contractions.argument_kinds import check_kind
+from tilesolve.contractions.argument_kinds import check_kind, read_flag
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
 from tilesolve.convolutions.layer import ConvLayer
@@ -32,7 +32,15 @@ from tilesolve.networks.graph import read_network
 from tilesolve.networks.patterns import join_patterns, split_moves
 from tilesolve.networks.places import Place, new_arena
 from tilesolve.networks.report import write_report
-from tilesolve.networks.works import DepthwiseWork, EvaluatorWork, Held, LayerWork, Step
+from tilesolve.networks.winograd import WinogradChoice
+from tilesolve.networks.works import (
+    DepthwiseWork,
+    EvaluatorWork,
+    Held,
+    LayerWork,
+    Step,
+    WinogradWork,
+)
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import write_html_report
@@ -112,13 +120,21 @@ class _Ready:
     others: tuple[OtherConvolution, ...]
 
     @classmethod
-    def of(cls, model: ModelProto, machine: Machine | str | None, threads: int | None) -> _Ready:
+    def of(
+        cls,
+        model: ModelProto,
+        machine: Machine | str | None,
+        threads: int | None,
+        *,
+        winograd: bool,
+    ) -> _Ready:
         """Plan a model whose shapes are known."""
         network = read_network(model)
         join_patterns(network)
         split_moves(network)
         _, others = join_chains(network)
-        program = Builder(network, machine, threads).build()
+        choice = WinogradChoice(machine, threads) if winograd else None
+        program = Builder(network, machine, threads, choice).build()
         _warn_of_slow(program)
         return cls(program, _Bound.of(program), tuple(others))
 
@@ -150,18 +166,25 @@ class Model:
         As `read_model` gives it.
     machine, threads
         Of the plans.
+    winograd
+        As in `load`.
     """
 
-    __slots__ = ("_kept", "_machine", "_model", "_recent", "_threads", "inputs")
+    __slots__ = ("_kept", "_machine", "_model", "_recent", "_threads", "_winograd", "inputs")
 
     def __init__(
-        self, model: ModelProto, machine: Machine | str | None, threads: int | None
+        self,
+        model: ModelProto,
+        machine: Machine | str | None,
+        threads: int | None,
+        *,
+        winograd: bool = True,
     ) -> None:
         kinds = dtypes_of(model.graph)
         self.inputs: dict[str, tuple[Any, np.dtype[Any]]] = {
             name: (dims, kinds[name]) for name, dims in dimensions_of(model.graph).items()
         }
-        self._machine, self._threads = machine, threads
+        self._machine, self._threads, self._winograd = machine, threads, winograd
         self._model: ModelProto | None = model
         self._kept: dict[Shapes, _Ready] = {}
         self._recent: _Ready | None = None
@@ -186,7 +209,8 @@ class Model:
             assert model is not None
             if not all(_is_known(dims) for dims, _ in self.inputs.values()):
                 model = fix_shapes(model, shapes)
-            found = _Ready.of(model, self._machine, self._threads)
+            options = self._machine, self._threads
+            found = _Ready.of(model, *options, winograd=self._winograd)
         self._kept[key] = self._recent = found
         while len(self._kept) > NETWORK_KEPT_PROGRAMS:
             del self._kept[next(iter(self._kept))]
@@ -208,9 +232,10 @@ class Model:
         """The convolutions and products with constant weights, in their order."""
         return tuple(work.layer for work in self._layer_works())
 
-    def _layer_works(self) -> list[LayerWork | DepthwiseWork]:
+    def _layer_works(self) -> list[LayerWork | DepthwiseWork | WinogradWork]:
         works = () if self._recent is None else self._recent.program.works
-        return [work for work in works if isinstance(work, LayerWork | DepthwiseWork)]
+        kinds = LayerWork | DepthwiseWork | WinogradWork
+        return [work for work in works if isinstance(work, kinds)]
 
     def __call__(self, inputs: Mapping[str, npt.ArrayLike] | npt.ArrayLike) -> dict[str, Array]:
         """Run the model.
@@ -359,6 +384,7 @@ def load(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     machine: Machine | str | None = None,
     threads: int | None = None,
+    winograd: bool = True,
 ) -> Model:
     """Make a model that runs here: its layers are planned and packed once.
 
@@ -379,6 +405,9 @@ def load(
         once, and for others when they come.
     machine, threads
         As in `plan`.
+    winograd
+        Whether layers of 3x3 may take fewer products where that is faster. They are rounded
+        otherwise then: within 1e-5 of the largest number.
 
     Raises
     ------
@@ -392,7 +421,8 @@ def load(
         machine = Machine.load(machine)
     if shapes is not None:
         shapes = _read_shapes(shapes)
-    found = Model(read_model(source), machine, shared)
+    fewer = read_flag(winograd, "winograd", ModelError)
+    found = Model(read_model(source), machine, shared, winograd=fewer)
     if shapes is not None:
         if set(shapes) != set(found.inputs):
             wanted, got = (", ".join(map(str, sorted(names))) for names in (found.inputs, shapes))

@@ -9,12 +9,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from tilesolve.convolutions.layer import ConvLayer
+from tilesolve.networks.chains import Chain
 from tilesolve.networks.graph import Evaluator, Node
 from tilesolve.networks.operators import OPERATORS
-from tilesolve.networks.places import Place, inverse
+from tilesolve.networks.places import Blocks, Place, inverse
 from tilesolve.networks.windows import FUNCTIONS
+from tilesolve.networks.winograd import WinogradPlan
+from tilesolve.networks.winograd_stages import transform_filters
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.pipelines.front import PipelineFunction
+from tilesolve.running.prepared import Prepared
 
 Locate = Callable[[Place], Array]
 """Returns the array at a place of the arena."""
@@ -112,6 +116,61 @@ class DepthwiseWork:
     def __str__(self) -> str:
         first = str(self.layer).partition("\n")[0]
         return f"{first}, by a nest"
+
+
+@dataclass(slots=True, eq=False)
+class WinogradWork:
+    """A layer of fewer products: see `winograd`. `kept` are arrays that it needs meanwhile."""
+
+    nodes: Sequence[Node]
+    layer: ConvLayer
+    plan: WinogradPlan
+    weights: Prepared
+    bias: Array | None
+    x: Place
+    out: Place
+    residual: Place | None
+    kept: Sequence[Place]
+    is_product: bool = False
+
+    @classmethod
+    def of(
+        cls, work: LayerWork, plan: WinogradPlan, chain: Chain, blocks: Blocks, at: int
+    ) -> WinogradWork:
+        """Return the work that does what another one does, as number so many."""
+        kind = chain.weights.dtype
+        kept = [blocks.make(shape, kind, range(len(shape)), at) for shape in plan.shapes]
+        weights = plan.product.prepare(transform_filters(chain.weights))
+        work.layer.release()
+        given = work.nodes, work.layer, plan, weights, chain.bias
+        return cls(*given, work.x, work.out, work.residual, kept)
+
+    @property
+    def places(self) -> list[Place]:
+        """All places that it uses."""
+        return [self.x, self.out, *([self.residual] if self.residual else []), *self.kept]
+
+    def bind(self, locate: Locate) -> Step:
+        """Return what computes it."""
+        residual = None if self.residual is None else locate(self.residual)
+        kept = [locate(one) for one in self.kept]
+        x, out = locate(self.x), locate(self.out)
+        steps = self.plan.bind(x, self.weights, self.bias, residual, out, kept)
+
+        def run(held: Held) -> None:
+            for step in steps:
+                step()
+
+        return run
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it is predicted to take."""
+        return self.plan.seconds
+
+    def __str__(self) -> str:
+        first = str(self.layer).partition("\n")[0]
+        return f"{first}, by Winograd"
 
 
 @dataclass(slots=True, eq=False)
