@@ -1,0 +1,164 @@
+"""Rows of stencils and windows that are computed at once, so that what several read is loaded once.
+
+Windows have weights for each tap, which lie along the vectors. Their points are computed in step
+(`kernels/programs/points_in_step.py`): the sums of all points of a block stay in registers, and
+weights as long as the points need them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, product
+from math import prod
+from operator import or_
+
+from tilesolve.constants.policy import NEST_LONE_POINT, NEST_SHARED_ROWS, NEST_SPARE_REGISTERS
+from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_stepped_sum
+from tilesolve.contractions.statements.terms import Read
+from tilesolve.model.loop_tree import LoopTree
+from tilesolve.nests.references import find_references
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.shapes import make_tree, over, plain_tree, vector_bytes
+
+Rows = Mapping[str, int]
+"""How many rows of each letter are written out around each vector."""
+
+
+def rows_tree(request: NestRequest, rows: Rows) -> LoopTree:
+    """Return the loops of `plain_tree` with some rows written out around each vector."""
+    stage, plain = request.statement, plain_tree(request)
+    column = stage.output[-1]
+    loops = [one for one in plain.loops if one.kind != "vector"]
+    if any(one.letter == column for one in loops):  # threads divide lines
+        return plain
+    loops = [replace(x, step=rows.get(x.letter, x.step)) for x in loops]
+    widest = max(one.element for one in find_references(request.computation, stage))
+    walk = over(column, vector_bytes(request) // widest)
+    inner = [over(row, 1, "unrolled") for row in rows]
+    around = [replace(x, body=()) for x in loops]
+    return make_tree(request, [*around, walk, *inner, over(column, 1, "vector")])
+
+
+def choose_rows(request: NestRequest) -> Rows:
+    """Return the rows that are computed at once; none if nothing is shared.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.machine.model import Machine
+    >>> stages = parse_stages("o[z,y,x] = A[z,y,x] + A[z,y+1,x] + A[z,y+2,x] + A[z+1,y,x]")
+    >>> choose_rows(NestRequest(bind_stages(stages, 8), Machine.load("i7-6700k")))
+    {'y': 4}
+    >>> stages = parse_stages("o[y,x,c] = A[y,x,c] * w[0,c] + A[y,x+1,c] * w[1,c]")
+    >>> choose_rows(NestRequest(bind_stages(stages, 6), Machine.load("i7-6700k")))
+    {'x': 6}
+    """
+    stage, extents = request.statement, request.computation.sizes
+    column = stage.output[-1] if stage.output else ""
+    if stage.reduction is not None or any(read.plain is None for read in stage.reads):
+        return {}
+    if any(len(one.letters) > 1 for one in stage.where):
+        return {}
+    if (windows := _find_windows(request)) is not None:
+        return _choose_block(windows, extents, request.machine.vector_registers)
+    reads = {read for read in stage.reads if column in read.letters}
+    saved = {
+        x: _count_shared(reads, x) for x in stage.output[:-1] if extents[x] >= NEST_SHARED_ROWS
+    }
+    best = max(saved, key=lambda x: saved[x], default="")
+    return {best: NEST_SHARED_ROWS} if saved.get(best) else {}
+
+
+def _count_shared(reads: Collection[Read], letter: str) -> int:
+    """Return how many reads another one is, a step further along a letter."""
+    found = 0
+    for read in reads:
+        moved = tuple(
+            one + 1 if one.factor(letter) == one.divisor == 1 else one for one in read.plain or ()
+        )
+        found += moved != read.plain and replace(read, subscripts=moved) in reads
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """Windows over an array, with weights that lie along the vectors.
+
+    Parameters
+    ----------
+    taps
+        Their sum.
+    places
+        By each letter along which windows share elements, how many different ones so many of them
+        read, from one window on.
+    """
+
+    taps: SteppedSum
+    places: Mapping[str, Sequence[int]]
+
+    def count_loads(self, rows: Rows) -> float:
+        """Return how many vectors a block of rows loads, each weight once."""
+        along = [self.places[x][n - 1] for x, n in rows.items()]
+        alone = next(iter(self.places.values()))[0]
+        return prod(along) / alone ** (len(along) - 1) + len(self.taps.addends)
+
+    def count_registers(self, rows: Rows) -> int | None:
+        """Return how many vectors a block holds at once; None if it is not computed in step."""
+        sides = product(*map(range, rows.values()))
+        order = self.taps.order([dict(zip(rows, point, strict=True)) for point in sides])
+        if order is None:
+            return None
+        first, last = dict[int, int](), dict[int, int]()
+        for time, (_, number) in enumerate(order):
+            first.setdefault(number, time)
+            last[number] = time
+        begins, ends = sorted(first.values()), sorted(last.values())
+        weights = max(at + 1 - bisect(ends, time - 1) for at, time in enumerate(begins))
+        return prod(rows.values()) + weights + 1
+
+
+def _find_windows(request: NestRequest) -> _Windows | None:
+    """Return the windows of a statement; None if it has none."""
+    stage, most = request.statement, request.machine.vector_registers
+    *letters, column = stage.output or ("",)
+    across = [one.letters for one in stage.reads if column in one.letters]
+    letters = [x for x in letters if any(x not in found for found in across)]
+    taps = find_stepped_sum(stage.term, letters)
+    if taps is None:
+        return None
+    for addend, read in zip(taps.addends, taps.reads, strict=True):
+        if not any(column in one.letters for one in addend.reads if one != read):
+            return None
+    places = dict[str, list[int]]()
+    for x in letters:
+        windows = [taps.places({x: at}) for at in range(min(request.computation.sizes[x], most))]
+        if len(windows) > 1 and windows[0] & windows[1]:
+            places[x] = [len(found) for found in accumulate(windows, or_)]
+    return _Windows(taps, places) if places else None
+
+
+def _choose_block(windows: _Windows, extents: Mapping[str, int], registers: int) -> Rows:
+    """Return the block of the fewest loads, of those whose vectors fit the registers."""
+    sides = [range(1, len(found) + 1) for found in windows.places.values()]
+    most = registers - NEST_SPARE_REGISTERS
+    blocks = [
+        dict(zip(windows.places, side, strict=True))
+        for side in product(*sides)
+        if 1 < prod(side) < most
+    ]
+    alone = NEST_LONE_POINT * 2 * len(windows.taps.addends)
+
+    def loads(rows: Rows) -> tuple[float, int]:
+        """Return the loads of all points: of whole blocks, and of those that are left over."""
+        whole = prod(extents[x] // n for x, n in rows.items())
+        left = prod(extents[x] for x in rows) - whole * prod(rows.values())
+        return whole * windows.count_loads(rows) + left * alone, prod(rows.values())
+
+    for rows in sorted(blocks, key=loads):
+        held = windows.count_registers(rows)
+        if held is not None and held <= most:
+            return {x: n for x, n in rows.items() if n > 1}
+    return {}
