@@ -7,7 +7,7 @@ registers. Computed in step, from pixel to pixel, each is loaded once and used a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilesolve.contractions.statements.terms import Apply, Read, Term
@@ -51,7 +51,7 @@ class SteppedSum:
         """
         found = []
         for at, point in enumerate(points):
-            places = [tuple(_moved(read, point)) for read in self.reads]
+            places = [tuple(moved(read, point)) for read in self.reads]
             if places != sorted(places):
                 return None
             found += [(place, at, number) for number, place in enumerate(places)]
@@ -68,7 +68,7 @@ class SteppedSum:
         >>> found.places({}) & found.places({"x": 1})
         frozenset({(2,)})
         """
-        return frozenset(tuple(_moved(read, point)) for read in self.reads)
+        return frozenset(tuple(moved(read, point)) for read in self.reads)
 
 
 def find_stepped_sum(term: Term, letters: Collection[str]) -> SteppedSum | None:
@@ -115,6 +115,14 @@ def _chain(term: Term) -> Iterator[tuple[Term, Term]]:
     yield term, term
 
 
+def read_key(read: Read, point: Mapping[str, int]) -> Hashable:
+    """Return what reads at points have in common that are of one element; None if not known."""
+    plain = read.plain
+    if plain is None or any(one.divisor > 1 for one in plain):
+        return None
+    return read.array, tuple(one.terms for one in plain), tuple(moved(read, point))
+
+
 def _alike(one: Read, other: Read) -> bool:
     """Return whether reads of an array differ in offsets alone, all of them known beforehand."""
     if one.array != other.array or one.plain is None or other.plain is None:
@@ -123,7 +131,7 @@ def _alike(one: Read, other: Read) -> bool:
     return all(a.terms == b.terms and a.divisor == b.divisor == 1 for a, b in pairs)
 
 
-def _moved(read: Read, point: Mapping[str, int]) -> Iterator[int]:
+def moved(read: Read, point: Mapping[str, int]) -> Iterator[int]:
     """Yield how far a read at a point lies from where letters stand, along each axis.
 
     Axes without letters come first: what lies along them has weights of its own.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from llvmlite import ir
 
-from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_stepped_sum
+from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_stepped_sum, read_key
+from tilesolve.contractions.statements.terms import Term
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.program import Compute, Node
 from tilesolve.kernels.programs.scope import Scope
@@ -32,9 +33,10 @@ def emit_in_step(emitter: Emitter, body: Sequence[Node], scopes: Sequence[Scope]
     kind = points[0].kind(found.sums[-1])
     if any(points[0].kind(one) != kind for one in (*found.addends, *found.sums)):
         return
-    sums: dict[int, ir.Value] = {}
+    sums, loaded = dict[int, ir.Value](), dict[Hashable, ir.Value]()
     for at, step in order:
         point = points[at]
+        _load_once(point, found.addends[step], trips[at], loaded)
         if at not in sums and found.begin is not None:
             sums[at] = point.lanes_of(point.value(found.begin, kind))
         value = point.lanes_of(point.value(found.addends[step], kind))
@@ -42,6 +44,19 @@ def emit_in_step(emitter: Emitter, body: Sequence[Node], scopes: Sequence[Scope]
         sums[at] = point.apply(whole, (kind, kind), (sums[at], value)) if at in sums else value
     for at, scope in enumerate(scopes):
         emitter.kept[_key(number, scope)] = [sums[at]]
+
+
+def _load_once(
+    point: TermEmitter, term: Term, trip: Mapping[str, int], loaded: dict[Hashable, ir.Value]
+) -> None:
+    """Emit the loads of a term, or take those of other points."""
+    for read in term.reads:
+        key = read_key(read, trip)
+        if key is None:
+            continue
+        if key not in loaded:
+            loaded[key] = point.lanes_of(point.value(read, point.kind(read)))
+        point.know(read, loaded[key])
 
 
 def stage_point(emitter: Emitter, number: int, scope: Scope) -> TermEmitter:

@@ -297,6 +297,9 @@ NEST_SHARED_ROWS = 4
 NEST_SPARE_REGISTERS = 2
 """Vector registers that blocks of windows leave free."""
 
+NEST_BLOCK_TAPS = 700
+"""Taps of a block of windows at most, all of which are written out: code takes a second then."""
+
 NEST_LONE_POINT = 2
 """How many times as long as its loads a point of a window takes that is computed by itself."""
 

@@ -14,7 +14,12 @@ from itertools import accumulate, product
 from math import prod
 from operator import or_
 
-from tilesolve.constants.policy import NEST_LONE_POINT, NEST_SHARED_ROWS, NEST_SPARE_REGISTERS
+from tilesolve.constants.policy import (
+    NEST_BLOCK_TAPS,
+    NEST_LONE_POINT,
+    NEST_SHARED_ROWS,
+    NEST_SPARE_REGISTERS,
+)
 from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_stepped_sum
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.model.loop_tree import LoopTree
@@ -143,13 +148,14 @@ def _find_windows(request: NestRequest) -> _Windows | None:
 def _choose_block(windows: _Windows, extents: Mapping[str, int], registers: int) -> Rows:
     """Return the block of the fewest loads, of those whose vectors fit the registers."""
     sides = [range(1, len(found) + 1) for found in windows.places.values()]
-    most = registers - NEST_SPARE_REGISTERS
+    most, taps = registers - NEST_SPARE_REGISTERS, len(windows.taps.addends)
+    points = min(most, NEST_BLOCK_TAPS // taps + 1)
     blocks = [
         dict(zip(windows.places, side, strict=True))
         for side in product(*sides)
-        if 1 < prod(side) < most
+        if 1 < prod(side) < points
     ]
-    alone = NEST_LONE_POINT * 2 * len(windows.taps.addends)
+    alone = NEST_LONE_POINT * 2 * taps
 
     def loads(rows: Rows) -> tuple[float, int]:
         """Return the loads of all points: of whole blocks, and of those that are left over."""
