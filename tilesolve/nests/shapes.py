@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from types import MappingProxyType
 
 from tilesolve.constants.policy import (
@@ -16,7 +17,7 @@ from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.nodes import Kind
 from tilesolve.kernels.programs.range_checks import updates_rows
-from tilesolve.model.access import Access
+from tilesolve.model.access import Access, Axis
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Work, nest_loops
 from tilesolve.model.nest import Output
 from tilesolve.nests.classify import find_channels
@@ -67,7 +68,10 @@ def make_tree(
     computation, stage = request.computation, request.statement
     accesses = find_references(computation, stage)
     extents = tuple((x, computation.sizes[x]) for x in stage.letters)
-    loaded = tuple(as_loaded(request, stage, one, loops) for one in accesses)
+    steps = {one.letter: one.step for one in loops if one.kind != "unrolled"}
+    rows = {x.letter: steps.get(x.letter, 1) for x in loops if x.kind == "unrolled"}
+    rows = {x: step for x, step in rows.items() if step > 1 and stage.reduction is None}
+    loaded = tuple(as_loaded(request, stage, one, loops, rows) for one in accesses)
     inside = held or max(sum(one.kind in ("vector", "unrolled") for one in loops), 1)
     body = nest_loops(loops[-inside:], (Do(),))
     if loops:
@@ -334,6 +338,14 @@ def _coupled(stage: Stage, letter: str, others: Sequence[str]) -> bool:
     )
 
 
+def _shared_loads(axis: Axis, letter: str, count: int) -> float:
+    """Return the share of their loads that so many rows along an axis need together."""
+    if [x for _, x in axis.terms] != [letter]:
+        return 1.0
+    apart, reads = axis.terms[0][0], axis.spread + 1
+    return min((apart * (count - 1) + reads) / (count * reads), 1.0)
+
+
 def as_loaded(
     request: NestRequest,
     stage: Stage,
@@ -363,9 +375,9 @@ def as_loaded(
         return access
     size, line = request.machine.vector_bits // 8, request.machine.levels[0].line
     each = max(access.loaded or access.element, access.element) / access.element
-    for axis in access.axes:
-        for count in (count for x, count in rows.items() if axis.terms == ((1, x),)):
-            each *= (count + axis.spread) / (count * (axis.spread + 1))
+    for letter, count in rows.items():
+        each *= prod(_shared_loads(axis, letter, count) for axis in access.axes)
+        each /= 1 if letter in access.letters else count
     if vector not in access.contiguous:
         written_out = {loop.letter for loop in loops if loop.kind == "unrolled"}
         if written_out.intersection(access.contiguous):
