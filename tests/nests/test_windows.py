@@ -18,7 +18,7 @@ from tilesolve.kernels.programs.program import Loop
 from tilesolve.machine.model import Machine
 from tilesolve.nests.programs import write_program
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.stencil_rows import choose_rows, rows_tree
+from tilesolve.nests.windows import choose_block, windows_tree
 
 SIDES = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
@@ -69,7 +69,7 @@ def test_points_in_step_are_what_each_point_is(window, seed):
         name: rng.standard_normal(computation.array(name).shape).astype(dtype)
         for name in computation.inputs
     }
-    program = write_program(computation, rows_tree(request, rows))
+    program = write_program(computation, windows_tree(request, rows))
     given_arrays = {name: lay(one, rng)[0] for name, one in arrays.items()}
     before = np.full(computation.output.shape, np.nan, dtype)
     out, room = lay(before, rng)
@@ -93,8 +93,8 @@ def test_blocks_of_usual_images(registers, side, stride, extent):
     """They fit the registers, and leave no point over where these are many."""
     text = window_text((side, side), (stride, stride), (1, 1))
     request = make_request(text, {"y": extent, "x": extent, "c": 64}, registers=registers)
-    rows = choose_rows(request)
+    rows = choose_block(request)
     assert 1 < prod(rows.values()) < registers
     assert registers < 32 or all(extent % n == 0 for n in rows.values())
-    nodes = list_nodes(write_program(request.computation, rows_tree(request, rows)).body)
+    nodes = list_nodes(write_program(request.computation, windows_tree(request, rows)).body)
     assert {x.name for x in nodes if isinstance(x, Loop) and x.kind == "unrolled"} == set(rows)

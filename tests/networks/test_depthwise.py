@@ -65,16 +65,28 @@ def test_layers_of_small_groups(layer):
         loaded._recent.bound.inputs["x"].base.fill(255)
 
 
+def test_images_of_one_pixel():
+    """Whose order in memory is any: there are zeros around them, too."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Conv", ["r", "w"], ["y"], pads=[1] * 4, strides=[2, 2], group=5),
+    ]
+    made = make_model(nodes, {"x": (1, 5, 1, 1)}, {"w": np.ones((5, 1, 2, 2), np.float32)})
+    x = np.arange(5, dtype=np.float32).reshape(1, 5, 1, 1)
+    (found,) = tilesolve.onnx.load(made)(x).values()
+    np.testing.assert_array_equal(found, x)
+
+
 def test_grouped_blocks_of_a_network():
-    """Groups of eight channels between products, with a residual, are right and written once."""
+    """Groups of four channels between products, with a residual, are right and written once."""
     rng, shape = np.random.default_rng(2), (1, 32, 6, 7)
     arrays = {
         **{"u": rng.standard_normal((32, 32, 1, 1)), "d": rng.standard_normal((32, 32, 1, 1))},
-        **{"w": rng.standard_normal((32, 8, 3, 3)), "b": rng.standard_normal(32)},
+        **{"w": rng.standard_normal((32, 4, 3, 3)), "b": rng.standard_normal(32)},
     }
     nodes = [
         helper.make_node("Conv", ["x", "u"], ["p"]),
-        helper.make_node("Conv", ["p", "w", "b"], ["c"], pads=[1] * 4, group=4),
+        helper.make_node("Conv", ["p", "w", "b"], ["c"], pads=[1] * 4, group=8),
         helper.make_node("Add", ["c", "p"], ["s"]),
         helper.make_node("Relu", ["s"], ["r"]),
         helper.make_node("Conv", ["r", "d"], ["y"]),

@@ -14,8 +14,10 @@ from tilesolve.nests.price import has_whole_lines, price_nest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import (
+    find_shared_row,
     pixel_tree,
     plain_tree,
+    rows_tree,
     sequential_tree,
     single_tree,
     spatial_tree,
@@ -24,8 +26,8 @@ from tilesolve.nests.shapes import (
 )
 from tilesolve.nests.solutions import LoopSolution
 from tilesolve.nests.spatial import block_tiles, spatial_tiles
-from tilesolve.nests.stencil_rows import choose_rows, rows_tree
 from tilesolve.nests.temporal import TemporalTiles, enumerate_tiles
+from tilesolve.nests.windows import choose_block, windows_tree
 from tilesolve.transposes.limits import Limits
 
 
@@ -176,8 +178,11 @@ def _untiled_tree(request: NestRequest, streamed: bool) -> LoopTree:
     sums = stage.reduction is not None and request.computation.points(stage)
     if sums and request.mode not in ("thesis", "plain"):
         return untiled_tree(request) if stage.output else single_tree(request)
-    rows = choose_rows(request) if request.mode == "default" and not streamed else None
-    return rows_tree(request, rows) if rows else plain_tree(request, streamed=streamed)
+    rows = choose_block(request) if request.mode == "default" and not streamed else None
+    if rows:
+        return windows_tree(request, rows)
+    row = find_shared_row(request) if request.mode == "default" and not streamed else None
+    return rows_tree(request, row) if row else plain_tree(request, streamed=streamed)
 
 
 def _streams(request: NestRequest, kind: NestClass) -> bool:

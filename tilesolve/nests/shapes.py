@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from types import MappingProxyType
@@ -10,17 +10,20 @@ from types import MappingProxyType
 from tilesolve.constants.policy import (
     NEST_HELD_ROWS,
     NEST_HELD_VECTORS,
+    NEST_SHARED_ROWS,
     NEST_SUMMED_VECTORS,
 )
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.nodes import Kind
 from tilesolve.kernels.programs.range_checks import updates_rows
-from tilesolve.model.access import Access, Axis
+from tilesolve.model.access import Access
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Work, nest_loops
 from tilesolve.model.nest import Output
 from tilesolve.nests.classify import find_channels
+from tilesolve.nests.loops import step_of
 from tilesolve.nests.references import find_references
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.spatial import SpatialTiles
@@ -68,9 +71,7 @@ def make_tree(
     computation, stage = request.computation, request.statement
     accesses = find_references(computation, stage)
     extents = tuple((x, computation.sizes[x]) for x in stage.letters)
-    steps = {one.letter: one.step for one in loops if one.kind != "unrolled"}
-    rows = {x.letter: steps.get(x.letter, 1) for x in loops if x.kind == "unrolled"}
-    rows = {x: step for x, step in rows.items() if step > 1 and stage.reduction is None}
+    rows = _list_rows(loops, computation.sizes)
     loaded = tuple(as_loaded(request, stage, one, loops, rows) for one in accesses)
     inside = held or max(sum(one.kind in ("vector", "unrolled") for one in loops), 1)
     body = nest_loops(loops[-inside:], (Do(),))
@@ -86,6 +87,16 @@ def make_tree(
         request.threads,
         aligned=False,
     )
+
+
+def _list_rows(loops: Sequence[Loop], extents: Mapping[str, int]) -> dict[str, int]:
+    """Return how many rows of each letter are written out."""
+    found = {}
+    for at, loop in enumerate(loops):
+        if loop.kind == "unrolled":
+            around = [step_of(one) for one in loops[:at] if one.letter == loop.letter]
+            found[loop.letter] = min([*around, extents[loop.letter]])
+    return found
 
 
 def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:
@@ -108,6 +119,63 @@ def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:
         elif (share := -(-extents[column] // threads)) > 1:
             loops.insert(0, over(column, -(-share // line) * line, "threads"))
     return make_tree(request, [*loops, over(column, 1, "vector")], streamed=streamed)
+
+
+def rows_tree(request: NestRequest, row: str) -> LoopTree:
+    """Return the loops of `plain_tree` with some rows written out around each vector.
+
+    What several of them read is loaded once.
+    """
+    stage, plain = request.statement, plain_tree(request)
+    column = stage.output[-1]
+    loops = [one for one in plain.loops if one.kind != "vector"]
+    if any(one.letter == column for one in loops):  # threads divide lines
+        return plain
+    loops = [replace(x, step=NEST_SHARED_ROWS) if x.letter == row else x for x in loops]
+    widest = max(one.element for one in find_references(request.computation, stage))
+    walk = over(column, _vector_bytes(request) // widest)
+    inner = over(row, 1, "unrolled"), over(column, 1, "vector")
+    return make_tree(request, [*(replace(x, body=()) for x in loops), walk, *inner])
+
+
+def find_shared_row(request: NestRequest) -> str | None:
+    """Return the letter of the rows of a stencil, where neighbours read the same elements.
+
+    It is the one along which most reads have others beside them; None if no read has, or if the
+    region bounds letters by one another.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.machine.model import Machine
+    >>> stages = parse_stages("o[z,y,x] = A[z,y,x] + A[z,y+1,x] + A[z,y+2,x] + A[z+1,y,x]")
+    >>> find_shared_row(NestRequest(bind_stages(stages, 8), Machine.load("i7-6700k")))
+    'y'
+    """
+    stage, extents = request.statement, request.computation.sizes
+    column = stage.output[-1] if stage.output else ""
+    if stage.reduction is not None or any(read.plain is None for read in stage.reads):
+        return None
+    if any(len(one.letters) > 1 for one in stage.where):
+        return None
+    reads = {read for read in stage.reads if column in read.letters}
+    saved = {
+        x: _count_shared(reads, x) for x in stage.output[:-1] if extents[x] >= NEST_SHARED_ROWS
+    }
+    best = max(saved, key=lambda x: saved[x], default="")
+    return best if saved.get(best) else None
+
+
+def _count_shared(reads: Collection[Read], letter: str) -> int:
+    """Return how many reads another one is, a step further along a letter."""
+    found = 0
+    for read in reads:
+        moved = tuple(
+            one + 1 if one.factor(letter) == one.divisor == 1 else one for one in read.plain or ()
+        )
+        found += moved != read.plain and replace(read, subscripts=moved) in reads
+    return found
 
 
 def tiled_tree(request: NestRequest, found: TemporalTiles) -> LoopTree:
@@ -226,7 +294,7 @@ def spatial_tree(request: NestRequest, found: SpatialTiles, *, streamed: bool = 
     if 1 < found.width < extents[found.column]:
         loops.append(over(found.column, found.width))
     widest = max(one.element for one in find_references(request.computation, stage))
-    vector = vector_bytes(request) // widest
+    vector = _vector_bytes(request) // widest
     written_out = found.height >= lanes > 1 and vector > 1
     if written_out:
         if found.height > lanes:
@@ -242,8 +310,7 @@ def _lanes(request: NestRequest) -> int:
     return 0 if request.mode == "thesis" else request.lanes
 
 
-def vector_bytes(request: NestRequest) -> int:
-    """Return the bytes of a vector of the machine."""
+def _vector_bytes(request: NestRequest) -> int:
     return request.machine.vector_bits // 8
 
 
@@ -338,14 +405,6 @@ def _coupled(stage: Stage, letter: str, others: Sequence[str]) -> bool:
     )
 
 
-def _shared_loads(axis: Axis, letter: str, count: int) -> float:
-    """Return the share of their loads that so many rows along an axis need together."""
-    if [x for _, x in axis.terms] != [letter]:
-        return 1.0
-    apart, reads = axis.terms[0][0], axis.spread + 1
-    return min((apart * (count - 1) + reads) / (count * reads), 1.0)
-
-
 def as_loaded(
     request: NestRequest,
     stage: Stage,
@@ -376,8 +435,8 @@ def as_loaded(
     size, line = request.machine.vector_bits // 8, request.machine.levels[0].line
     each = max(access.loaded or access.element, access.element) / access.element
     for letter, count in rows.items():
-        each *= prod(_shared_loads(axis, letter, count) for axis in access.axes)
-        each /= 1 if letter in access.letters else count
+        each *= prod(axis.share_loads(letter, count) for axis in access.axes)
+        each /= count if letter not in access.letters and stage.reduction is None else 1
     if vector not in access.contiguous:
         written_out = {loop.letter for loop in loops if loop.kind == "unrolled"}
         if written_out.intersection(access.contiguous):

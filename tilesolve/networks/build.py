@@ -227,7 +227,7 @@ class Builder:
             place = self._places[whole]
             part = blocks.view(place, blocks.shadow(place)[cut])
             assert part is not None
-        elif any(map(any, self._margins.get(name, ()))) and tuple(order) == image_order(len(shape)):
+        elif any(map(any, self._margins.get(name, ()))):
             part = self._frame(name, shape, dtype)
         else:
             part = blocks.make(shape, dtype, order, len(self.program.works))

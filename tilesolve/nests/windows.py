@@ -1,14 +1,13 @@
-"""Rows of stencils and windows that are computed at once, so that what several read is loaded once.
+"""Windows with weights along the vectors: blocks of points whose sums are computed in step.
 
-Windows have weights for each tap, which lie along the vectors. Their points are computed in step
-(`kernels/programs/points_in_step.py`): the sums of all points of a block stay in registers, and
-weights as long as the points need them.
+The sums of all points of a block stay in registers, weights as long as the points need them, and
+pixels are loaded once (`kernels/programs/points_in_step.py`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, product
 from math import prod
@@ -17,75 +16,73 @@ from operator import or_
 from tilesolve.constants.policy import (
     NEST_BLOCK_TAPS,
     NEST_LONE_POINT,
-    NEST_SHARED_ROWS,
     NEST_SPARE_REGISTERS,
 )
 from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_stepped_sum
-from tilesolve.contractions.statements.terms import Read
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.nests.references import find_references
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.shapes import make_tree, over, plain_tree, vector_bytes
+from tilesolve.nests.shapes import make_tree, over, plain_tree
 
 Rows = Mapping[str, int]
 """How many rows of each letter are written out around each vector."""
 
 
-def rows_tree(request: NestRequest, rows: Rows) -> LoopTree:
-    """Return the loops of `plain_tree` with some rows written out around each vector."""
+def windows_tree(request: NestRequest, rows: Rows) -> LoopTree:
+    """Return the loops of `plain_tree` with blocks of points written out around each vector."""
     stage, plain = request.statement, plain_tree(request)
     column = stage.output[-1]
     loops = [one for one in plain.loops if one.kind != "vector"]
     if any(one.letter == column for one in loops):  # threads divide lines
         return plain
-    loops = [replace(x, step=rows.get(x.letter, x.step)) for x in loops]
+    loops = [replace(x, step=rows.get(x.letter, x.step), body=()) for x in loops]
     widest = max(one.element for one in find_references(request.computation, stage))
-    walk = over(column, vector_bytes(request) // widest)
+    walk = over(column, request.machine.vector_bits // (8 * widest))
     inner = [over(row, 1, "unrolled") for row in rows]
-    around = [replace(x, body=()) for x in loops]
-    return make_tree(request, [*around, walk, *inner, over(column, 1, "vector")])
+    return make_tree(request, [*loops, walk, *inner, over(column, 1, "vector")])
 
 
-def choose_rows(request: NestRequest) -> Rows:
-    """Return the rows that are computed at once; none if nothing is shared.
+def choose_block(request: NestRequest) -> Rows:
+    """Return the block of the fewest loads, of those whose vectors fit the registers.
+
+    There is none if no windows have weights along the vectors.
 
     Examples
     --------
     >>> from tilesolve.contractions.statements.computation import bind_stages
     >>> from tilesolve.contractions.statements.parse import parse_stages
     >>> from tilesolve.machine.model import Machine
-    >>> stages = parse_stages("o[z,y,x] = A[z,y,x] + A[z,y+1,x] + A[z,y+2,x] + A[z+1,y,x]")
-    >>> choose_rows(NestRequest(bind_stages(stages, 8), Machine.load("i7-6700k")))
-    {'y': 4}
     >>> stages = parse_stages("o[y,x,c] = A[y,x,c] * w[0,c] + A[y,x+1,c] * w[1,c]")
-    >>> choose_rows(NestRequest(bind_stages(stages, 6), Machine.load("i7-6700k")))
+    >>> choose_block(NestRequest(bind_stages(stages, 6), Machine.load("i7-6700k")))
     {'x': 6}
     """
     stage, extents = request.statement, request.computation.sizes
-    column = stage.output[-1] if stage.output else ""
     if stage.reduction is not None or any(read.plain is None for read in stage.reads):
         return {}
-    if any(len(one.letters) > 1 for one in stage.where):
+    windows = None if any(len(one.letters) > 1 for one in stage.where) else _find_windows(request)
+    if windows is None:
         return {}
-    if (windows := _find_windows(request)) is not None:
-        return _choose_block(windows, extents, request.machine.vector_registers)
-    reads = {read for read in stage.reads if column in read.letters}
-    saved = {
-        x: _count_shared(reads, x) for x in stage.output[:-1] if extents[x] >= NEST_SHARED_ROWS
-    }
-    best = max(saved, key=lambda x: saved[x], default="")
-    return {best: NEST_SHARED_ROWS} if saved.get(best) else {}
+    sides = [range(1, len(found) + 1) for found in windows.places.values()]
+    most = request.machine.vector_registers - NEST_SPARE_REGISTERS
+    taps = len(windows.taps.addends)
+    blocks = [
+        dict(zip(windows.places, side, strict=True))
+        for side in product(*sides)
+        if 1 < prod(side) < most and prod(side) * taps <= NEST_BLOCK_TAPS
+    ]
 
+    def loads(rows: Rows) -> tuple[float, int]:
+        """Return the loads of all points: of whole blocks, and of those that are left over."""
+        whole = prod(extents[x] // n for x, n in rows.items())
+        left = prod(extents[x] for x in rows) - whole * prod(rows.values())
+        alone = NEST_LONE_POINT * 2 * taps
+        return whole * windows.count_loads(rows) + left * alone, prod(rows.values())
 
-def _count_shared(reads: Collection[Read], letter: str) -> int:
-    """Return how many reads another one is, a step further along a letter."""
-    found = 0
-    for read in reads:
-        moved = tuple(
-            one + 1 if one.factor(letter) == one.divisor == 1 else one for one in read.plain or ()
-        )
-        found += moved != read.plain and replace(read, subscripts=moved) in reads
-    return found
+    for rows in sorted(blocks, key=loads):
+        held = windows.count_registers(rows)
+        if held is not None and held <= most:
+            return {x: n for x, n in rows.items() if n > 1}
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,28 +140,3 @@ def _find_windows(request: NestRequest) -> _Windows | None:
         if len(windows) > 1 and windows[0] & windows[1]:
             places[x] = [len(found) for found in accumulate(windows, or_)]
     return _Windows(taps, places) if places else None
-
-
-def _choose_block(windows: _Windows, extents: Mapping[str, int], registers: int) -> Rows:
-    """Return the block of the fewest loads, of those whose vectors fit the registers."""
-    sides = [range(1, len(found) + 1) for found in windows.places.values()]
-    most, taps = registers - NEST_SPARE_REGISTERS, len(windows.taps.addends)
-    points = min(most, NEST_BLOCK_TAPS // taps + 1)
-    blocks = [
-        dict(zip(windows.places, side, strict=True))
-        for side in product(*sides)
-        if 1 < prod(side) < points
-    ]
-    alone = NEST_LONE_POINT * 2 * taps
-
-    def loads(rows: Rows) -> tuple[float, int]:
-        """Return the loads of all points: of whole blocks, and of those that are left over."""
-        whole = prod(extents[x] // n for x, n in rows.items())
-        left = prod(extents[x] for x in rows) - whole * prod(rows.values())
-        return whole * windows.count_loads(rows) + left * alone, prod(rows.values())
-
-    for rows in sorted(blocks, key=loads):
-        held = windows.count_registers(rows)
-        if held is not None and held <= most:
-            return {x: n for x, n in rows.items() if n > 1}
-    return {}
