@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilesolve.contractions.statements.terms import Apply, Read, Term
+from tilesolve.contractions.statements.scans import Scan
+from tilesolve.contractions.statements.terms import Apply, Read, Reduce, Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ class SteppedSum:
 def find_stepped_sum(term: Term, letters: Collection[str]) -> SteppedSum | None:
     """Return the sum within a term whose addends read what those of other points along letters do.
 
-    It ends where an addend reads something else along them. None if there is no such sum.
+    It ends where an addend reads something else along them, or more than one point. None if there
+    is no such sum.
 
     Examples
     --------
@@ -93,7 +95,8 @@ def find_stepped_sum(term: Term, letters: Collection[str]) -> SteppedSum | None:
         if not moving and not addends:
             begin = whole
             continue
-        if len(moving) != 1 or (reads and not _alike(moving[0], reads[0])):
+        loops = any(isinstance(one, Reduce | Scan) for one in addend.all)
+        if loops or len(moving) != 1 or (reads and not _alike(moving[0], reads[0])):
             break
         addends.append(addend)
         sums.append(whole)

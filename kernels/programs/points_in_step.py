@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from llvmlite import ir
 
 from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_stepped_sum, read_key
-from tilesolve.contractions.statements.terms import Term
+from tilesolve.contractions.statements.terms import Apply, Term
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.program import Compute, Node
 from tilesolve.kernels.programs.scope import Scope
@@ -39,9 +39,10 @@ def emit_in_step(emitter: Emitter, body: Sequence[Node], scopes: Sequence[Scope]
         _load_once(point, found.addends[step], trips[at], loaded)
         if at not in sums and found.begin is not None:
             sums[at] = point.lanes_of(point.value(found.begin, kind))
-        value = point.lanes_of(point.value(found.addends[step], kind))
-        whole = found.sums[step]
-        sums[at] = point.apply(whole, (kind, kind), (sums[at], value)) if at in sums else value
+        value, whole = point.lanes_of(point.value(found.addends[step], kind)), found.sums[step]
+        if at in sums and isinstance(whole, Apply):
+            value = point.apply(whole, (kind, kind), (sums[at], value))
+        sums[at] = value
     for at, scope in enumerate(scopes):
         emitter.kept[_key(number, scope)] = [sums[at]]
 

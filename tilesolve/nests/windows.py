@@ -105,7 +105,8 @@ class _Windows:
         """Return how many vectors a block of rows loads, each weight once."""
         along = [self.places[x][n - 1] for x, n in rows.items()]
         alone = next(iter(self.places.values()))[0]
-        return prod(along) / alone ** (len(along) - 1) + len(self.taps.addends)
+        together: float = prod(along) / alone ** (len(along) - 1)
+        return together + len(self.taps.addends)
 
     def count_registers(self, rows: Rows) -> int | None:
         """Return how many vectors a block holds at once; None if it is not computed in step."""

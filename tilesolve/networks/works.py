@@ -140,6 +140,7 @@ class BorderWork:
             for part in (slice(0, low), slice(whole.shape[axis] - high, None)):
                 along[axis] = part
                 slabs.append(whole[tuple(along)])
+        slabs = [slab for slab in slabs if slab.size]
 
         def run(held: Held) -> None:
             for slab in slabs:
