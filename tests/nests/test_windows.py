@@ -34,10 +34,10 @@ def window_text(sides, strides, gaps, *, biased=True, summand=""):
     return f"o[y,x,c] = min(max({sums}, 0), 6)"
 
 
-def make_request(text, sizes, dtype="float32", registers=16):
+def make_request(text, sizes, dtype="float32", registers=16, threads=1):
     """A request for a statement."""
     machine = replace(Machine.load("i7-6700k"), vector_registers=registers)
-    return NestRequest(bind_stages(parse_stages(text), sizes, dtype), machine)
+    return NestRequest(bind_stages(parse_stages(text), sizes, dtype), machine, threads)
 
 
 @st.composite
@@ -59,11 +59,14 @@ def windows(draw):
 
 
 @settings(deadline=None, max_examples=10)
-@given(windows(), st.integers(0, 10**6))
-def test_points_in_step_are_what_each_point_is(window, seed):
-    """In blocks of any size, whole or not, with vectors of each width; nothing else is written."""
+@given(windows(), st.integers(1, 3), st.integers(0, 10**6))
+def test_points_in_step_are_what_each_point_is(window, threads, seed):
+    """In blocks of any size, whole or not, with vectors of each width, divided among threads.
+
+    Nothing else is written.
+    """
     text, sizes, rows, bits, dtype = window
-    rng, request = np.random.default_rng(seed), make_request(text, sizes, dtype)
+    rng, request = np.random.default_rng(seed), make_request(text, sizes, dtype, threads=threads)
     computation = request.computation
     arrays = {
         name: rng.standard_normal(computation.array(name).shape).astype(dtype)
@@ -74,7 +77,7 @@ def test_points_in_step_are_what_each_point_is(window, seed):
     before = np.full(computation.output.shape, np.nan, dtype)
     out, room = lay(before, rng)
     given_arrays["o"], guard = out, room.view(np.uint8).copy()
-    compile_program(program, Layout.of(given_arrays), bits).run(given_arrays)
+    compile_program(program, Layout.of(given_arrays), bits).run(given_arrays, threads=threads)
     wide = {name: one.astype(np.float64) for name, one in arrays.items()}
     y, x, c = (np.arange(n) for n in computation.output.shape)
     y, x = y[:, None, None], x[:, None]

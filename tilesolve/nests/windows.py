@@ -22,23 +22,33 @@ from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_step
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.nests.references import find_references
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.shapes import make_tree, over, plain_tree
+from tilesolve.nests.shapes import make_tree, over
 
 Rows = Mapping[str, int]
 """How many rows of each letter are written out around each vector."""
 
 
 def windows_tree(request: NestRequest, rows: Rows) -> LoopTree:
-    """Return the loops of `plain_tree` with blocks of points written out around each vector."""
-    stage, plain = request.statement, plain_tree(request)
-    column = stage.output[-1]
-    loops = [one for one in plain.loops if one.kind != "vector"]
-    if any(one.letter == column for one in loops):  # threads divide lines
-        return plain
-    loops = [replace(x, step=rows.get(x.letter, x.step), body=()) for x in loops]
+    """Return loops over pixels and channels, with blocks of points written out around each vector.
+
+    Threads divide blocks along the letter that gives them the most even shares, or vectors.
+    """
+    stage, extents, threads = request.statement, request.computation.sizes, request.threads
+    *letters, column = stage.output
     widest = max(one.element for one in find_references(request.computation, stage))
-    walk = over(column, request.machine.vector_bits // (8 * widest))
+    steps = {x: rows.get(x, 1) for x in letters}
+    steps[column] = request.machine.vector_bits // (8 * widest)
+    loops = [over(x, steps[x]) for x in letters]
+    if threads > 1:
+        shares = {x: -(-extents[x] // (step * threads)) * step for x, step in steps.items()}
+        most = min(shares, key=lambda x: shares[x] / max(extents[x], 1))
+        if most == column:
+            loops.insert(0, over(column, shares[column], "threads"))
+        else:
+            loops.sort(key=lambda one: one.letter != most)
+            loops[0] = replace(loops[0], kind="threads")
     inner = [over(row, 1, "unrolled") for row in rows]
+    walk = over(column, steps[column])
     return make_tree(request, [*loops, walk, *inner, over(column, 1, "vector")])
 
 
