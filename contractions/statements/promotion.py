@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions.errors import DtypeError
-from tilesolve.contractions.statements.operations import OPERATIONS, is_complex, named_kind
+from tilesolve.contractions.statements.operations import (
+    OPERATIONS,
+    Kind,
+    is_complex,
+    named_kind,
+    result_dtype,
+)
 from tilesolve.contractions.statements.powers import MOST_FACTORS
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Position
@@ -66,9 +72,16 @@ def widest_bytes(stage: Stage, dtypes: Mapping[str, str], letter: str = "") -> i
     """
     # A reduction that is all of the term runs in the dtype of the array.
     terms = stage.term.all[1:] if stage.reduction else stage.term.all
-    along = [one for one in terms if letter in one.letters] or terms
-    kinds = [one.kind(dtypes) for one in along if not isinstance(one, Number | Position)]
-    named = [dtypes[stage.name], *(kind for kind in kinds if isinstance(kind, str))]
+    kinds, varies = dict[int, Kind](), dict[int, bool]()
+    for one in reversed(terms):  # what an operation is made of stands behind it
+        if isinstance(one, Apply):
+            kinds[id(one)] = result_dtype(one.name, [kinds[id(part)] for part in one.parts])
+            varies[id(one)] = any(varies[id(part)] for part in one.parts)
+        else:
+            kinds[id(one)], varies[id(one)] = one.kind(dtypes), letter in one.letters
+    along = [one for one in terms if varies[id(one)]] or terms
+    found = [kinds[id(one)] for one in along if not isinstance(one, Number | Position)]
+    named = [dtypes[stage.name], *(kind for kind in found if isinstance(kind, str))]
     return max(np.dtype(kind).itemsize for kind in named)
 
 

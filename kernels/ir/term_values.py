@@ -113,6 +113,10 @@ class TermValues(ABC):
             found = self._found[term] = self._emit(term)
         return arithmetic.cast(self.builder, found, self.kind(term), dtype)
 
+    def know(self, term: Term, value: ir.Value) -> None:
+        """Take the value of a term that is emitted already."""
+        self._found[term] = value
+
     def kind(self, term: Term) -> str:
         """Return the dtype that a term is computed in."""
         return named_kind(term.kind(self.dtypes))

@@ -27,6 +27,7 @@ from tilesolve.kernels.programs.accesses import (
 )
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.looked_at import emit_looked_at
+from tilesolve.kernels.programs.points_in_step import stage_point
 from tilesolve.kernels.programs.scope import Place, Scope, both, emit_places, emit_position
 from tilesolve.kernels.programs.skeleton import Skeleton
 from tilesolve.kernels.programs.term_emitter import TermEmitter
@@ -101,8 +102,7 @@ def _emit_point(emitter: Emitter, number: int, scope: Scope, *, non_temporal: bo
 
 def stage_value(emitter: Emitter, number: int, scope: Scope) -> ir.Value:
     """Emit what a stage without a reduction computes at a point, or at the lanes of a vector."""
-    stage = emitter.stage(number)
-    point = TermEmitter(emitter, number, scope)
+    stage, point = emitter.stage(number), stage_point(emitter, number, scope)
     value = point.value(stage.term, emitter.dtypes[stage.name])
     return value if scope.lanes is None else point.lanes_of(value)
 

@@ -17,6 +17,7 @@ from tilesolve.kernels.programs.bounds import count_trips, range_of
 from tilesolve.kernels.programs.computing import emit_compute, emit_start, vector_lanes
 from tilesolve.kernels.programs.conditions import within
 from tilesolve.kernels.programs.emitter import Emitter
+from tilesolve.kernels.programs.points_in_step import emit_in_step
 from tilesolve.kernels.programs.program import Compute, Guard, Hold, Loop, Node, Start
 from tilesolve.kernels.programs.range_checks import range_checks
 from tilesolve.kernels.programs.scope import Lanes, Place, Scope, both, emit_extreme
@@ -92,9 +93,9 @@ def emit_vector_loop(
     low = emit_extreme(builder, loop.low, scope, ">")
     high = emit_extreme(builder, loop.high, scope, "<")
     past_caches = _past_caches(emitter, loop)
-    if past_caches is None and not block:
+    if past_caches is None:
         stages = map(emitter.stage, stages_of(loop.body))
-        if any(chains_formulas(one.term) for one in stages):
+        if not block and any(chains_formulas(one.term) for one in stages):
             lanes *= tuning.CHAINED_VECTORS
         if trips.exact:
             lanes = min(lanes, 1 << max(trips.most - 1, 0).bit_length())
@@ -108,11 +109,11 @@ def emit_vector_loop(
 
     def part(place: Place, mask: ir.Value | None, store: Store | None = None) -> None:
         """Emit one vector of each point: all lanes, or those of a mask."""
+        vector = Lanes(loop.name, lanes, mask)
         with emitter.inside():
-            for point in points:
-                inner = replace(
-                    point.at(loop.name, place, values), lanes=Lanes(loop.name, lanes, mask)
-                )
+            scopes = [replace(one.at(loop.name, place, values), lanes=vector) for one in points]
+            emit_in_step(emitter, loop.body, scopes)
+            for inner in scopes:
                 _emit_body(emitter, loop.body, inner, store)
 
     def run(begin: ir.Value, end: ir.Value, past: int | None) -> ir.Value:

@@ -301,6 +301,15 @@ NEST_HELD_VECTORS = 2
 NEST_SHARED_ROWS = 4
 """Rows of a stencil that are computed at once, so that what several of them read is loaded once."""
 
+NEST_SPARE_REGISTERS = 2
+"""Vector registers that blocks of windows leave free."""
+
+NEST_BLOCK_TAPS = 700
+"""Taps of a block of windows at most, all of which are written out: code takes a second then."""
+
+NEST_LONE_POINT = 2
+"""How many times as long as its loads a point of a window takes that is computed by itself."""
+
 NEST_SUMMED_VECTORS = 2
 """Vectors of a sum's letter from which on a nest's vectors lie along that, where several rows could
 share vectors of the output's last one: the lanes of each sum are put together in the end."""
@@ -438,5 +447,8 @@ NETWORK_JOINED_NODES = 8
 NETWORK_KEPT_PROGRAMS = 4
 """Programs of one model that are kept: one for the shapes of each of the last calls."""
 
-NETWORK_TRIAL_RUNS = 7
-"""Runs of a depthwise layer by which the faster of two ways is told."""
+NETWORK_GROUP_TAPS = 100
+"""Taps of a window, over all channels of a group, up to which a grouped layer is a pipeline."""
+
+NETWORK_GROUP_FILTERS = 4
+"""Filters of a group of several channels from which on such a layer is one: vectors are of them."""

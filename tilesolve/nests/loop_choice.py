@@ -27,6 +27,7 @@ from tilesolve.nests.shapes import (
 from tilesolve.nests.solutions import LoopSolution
 from tilesolve.nests.spatial import block_tiles, spatial_tiles
 from tilesolve.nests.temporal import TemporalTiles, enumerate_tiles
+from tilesolve.nests.windows import choose_block, windows_tree
 from tilesolve.transposes.limits import Limits
 
 
@@ -177,6 +178,9 @@ def _untiled_tree(request: NestRequest, streamed: bool) -> LoopTree:
     sums = stage.reduction is not None and request.computation.points(stage)
     if sums and request.mode not in ("thesis", "plain"):
         return untiled_tree(request) if stage.output else single_tree(request)
+    rows = choose_block(request) if request.mode == "default" and not streamed else None
+    if rows:
+        return windows_tree(request, rows)
     row = find_shared_row(request) if request.mode == "default" and not streamed else None
     return rows_tree(request, row) if row else plain_tree(request, streamed=streamed)
 

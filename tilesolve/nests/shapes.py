@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from types import MappingProxyType
 
 from tilesolve.constants.policy import (
@@ -22,6 +23,7 @@ from tilesolve.model.access import Access
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Work, nest_loops
 from tilesolve.model.nest import Output
 from tilesolve.nests.classify import find_channels
+from tilesolve.nests.loops import step_of
 from tilesolve.nests.references import find_references
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.spatial import SpatialTiles
@@ -69,7 +71,8 @@ def make_tree(
     computation, stage = request.computation, request.statement
     accesses = find_references(computation, stage)
     extents = tuple((x, computation.sizes[x]) for x in stage.letters)
-    loaded = tuple(as_loaded(request, stage, one, loops) for one in accesses)
+    rows = _list_rows(loops, computation.sizes)
+    loaded = tuple(as_loaded(request, stage, one, loops, rows) for one in accesses)
     inside = held or max(sum(one.kind in ("vector", "unrolled") for one in loops), 1)
     body = nest_loops(loops[-inside:], (Do(),))
     if loops:
@@ -84,6 +87,16 @@ def make_tree(
         request.threads,
         aligned=False,
     )
+
+
+def _list_rows(loops: Sequence[Loop], extents: Mapping[str, int]) -> dict[str, int]:
+    """Return how many rows of each letter are written out."""
+    found = {}
+    for at, loop in enumerate(loops):
+        if loop.kind == "unrolled":
+            around = [step_of(one) for one in loops[:at] if one.letter == loop.letter]
+            found[loop.letter] = min([*around, extents[loop.letter]])
+    return found
 
 
 def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:
@@ -421,9 +434,9 @@ def as_loaded(
         return access
     size, line = request.machine.vector_bits // 8, request.machine.levels[0].line
     each = max(access.loaded or access.element, access.element) / access.element
-    for axis in access.axes:
-        for count in (count for x, count in rows.items() if axis.terms == ((1, x),)):
-            each *= (count + axis.spread) / (count * (axis.spread + 1))
+    for letter, count in rows.items():
+        each *= prod(axis.share_loads(letter, count) for axis in access.axes)
+        each /= count if letter not in access.letters and stage.reduction is None else 1
     if vector not in access.contiguous:
         written_out = {loop.letter for loop in loops if loop.kind == "unrolled"}
         if written_out.intersection(access.contiguous):

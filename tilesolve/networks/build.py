@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tilesolve.constants.policy import NETWORK_JOINED_NODES, TIME_TOLERANCE
+from tilesolve.constants.policy import NETWORK_JOINED_NODES
 from tilesolve.contractions.errors import TilesolveError
 from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.machine.model import Machine
@@ -16,10 +17,12 @@ from tilesolve.networks.chains import Chain
 from tilesolve.networks.depthwise import (
     DepthwiseBody,
     Ends,
-    compare_depthwise,
-    depthwise_weights,
-    is_depthwise,
+    constants_of,
+    groups_of,
+    has_small_groups,
     padding_of,
+    predict_seconds,
+    split_groups,
 )
 from tilesolve.networks.graph import Evaluator, Network, Node
 from tilesolve.networks.operators import operators
@@ -77,7 +80,6 @@ class Builder:
     _loose: set[str] = field(default_factory=set)
     _layers: dict[str, ConvLayer] = field(default_factory=dict)
     _functions: dict[Hashable, PipelineFunction] = field(default_factory=dict)
-    _faster: dict[Hashable, float | None] = field(default_factory=dict)
     _depthwise: dict[str, tuple[PipelineFunction, float]] = field(default_factory=dict)
     _margins: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     _framed: dict[str, Place] = field(default_factory=dict)
@@ -116,7 +118,7 @@ class Builder:
         network, makers = self.network, self.network.makers
         for node in network.nodes:
             chain = node.given.get("chain")
-            if chain is None or not is_depthwise(chain):
+            if chain is None or not has_small_groups(chain):
                 continue
             name, ends = node.inputs[0], padding_of(chain)
             is_made = name in makers and makers[name].kind not in (*VIEWS, "Concat")
@@ -125,10 +127,7 @@ class Builder:
             may_have_zeros = is_made and name not in self._within and name not in network.outputs
             if any(map(any, ends)) and not may_have_zeros:
                 continue
-            found = self._plan_depthwise(chain, network.shapes[name])
-            if found is None:
-                continue
-            self._depthwise[chain.result] = found
+            self._depthwise[chain.result] = self._plan_depthwise(chain, network.shapes[name])
             known = self._margins.get(name, [(0, 0)] * len(ends))
             self._margins[name] = [
                 (max(low, other), max(high, another))
@@ -137,26 +136,16 @@ class Builder:
 
     def _plan_depthwise(
         self, chain: Chain, shape: tuple[int, ...]
-    ) -> tuple[PipelineFunction, float] | None:
-        """Return what computes a depthwise layer, and its seconds, if that is faster.
-
-        Both are run: the price of a layer is of arrays that come from memory, and these do not.
-        """
-        layer = self._layer(chain, shape)
-        given, residual = chain.arguments, chain.residual is not None
-        counts = tuple(layer.out_shape[1:-1])
-        key = (counts, given["stride"], given["dilation"], chain.activation)
+    ) -> tuple[PipelineFunction, float]:
+        """Return what computes a layer of small groups, and its seconds."""
+        given, out_shape = chain.arguments, self._layer(chain, shape).out_shape
+        key = (tuple(out_shape[1:-1]), given["stride"], given["dilation"], chain.activation)
         function = self._functions.get(key)
         if function is None:
             body = DepthwiseBody(*key[:-1], self._activate(chain))
             function = pipeline(body, machine=self.machine, threads=self.threads)
             self._functions[key] = function
-        kind = (key, shape, chain.weights.shape, padding_of(chain), residual)
-        if kind not in self._faster:
-            seconds, others = compare_depthwise(chain, shape, function, layer)
-            self._faster[kind] = seconds if seconds < (1 - TIME_TOLERANCE) * others else None
-        found = self._faster[kind]
-        return None if found is None else (function, found)
+        return function, predict_seconds(chain, shape, out_shape, function)
 
     def _layer(self, chain: Chain, shape: tuple[int, ...]) -> ConvLayer:
         """Return the layer of a chain, which is made once."""
@@ -241,7 +230,7 @@ class Builder:
             place = self._places[whole]
             part = blocks.view(place, blocks.shadow(place)[cut])
             assert part is not None
-        elif any(map(any, self._margins.get(name, ()))) and tuple(order) == image_order(len(shape)):
+        elif any(map(any, self._margins.get(name, ()))):
             part = self._frame(name, shape, dtype)
         else:
             part = blocks.make(shape, dtype, order, len(self.program.works))
@@ -286,12 +275,11 @@ class Builder:
         work: Work
         if chain.result in self._depthwise:
             function, seconds = self._depthwise[chain.result]
-            weights = [depthwise_weights(chain)]
-            if chain.bias is not None:
-                weights.append(chain.bias)
             padded = self._pad(node.inputs[0], padding_of(chain))
+            split = partial(split_groups, groups=groups_of(chain))
+            weights = constants_of(chain)
             work = DepthwiseWork(
-                chain.nodes, layer, function, weights, padded, result, residual, seconds
+                chain.nodes, layer, function, weights, split, padded, result, residual, seconds
             )
         else:
             images = self._images(x, range(len(x.shape)), chain)

@@ -86,12 +86,16 @@ class LayerWork:
 
 @dataclass(slots=True, eq=False)
 class DepthwiseWork:
-    """A depthwise layer that a pipeline computes; its images have their padding around them."""
+    """A layer of small groups that a pipeline computes, of images with their padding around them.
+
+    `split` returns arrays as the pipeline takes them.
+    """
 
     nodes: Sequence[Node]
     layer: ConvLayer
     function: PipelineFunction
     weights: Sequence[Array]
+    split: Callable[[Array], Array]
     x: Place
     out: Place
     residual: Place | None
@@ -105,7 +109,7 @@ class DepthwiseWork:
 
     def bind(self, locate: Locate) -> Step:
         """Return what computes it."""
-        x, out, *residual = (locate(one) for one in self.places)
+        x, out, *residual = (self.split(locate(one)) for one in self.places)
         function, given = self.function, (x, *self.weights, *residual)
 
         def run(held: Held) -> None:
@@ -195,6 +199,7 @@ class BorderWork:
             for part in (slice(0, low), slice(whole.shape[axis] - high, None)):
                 along[axis] = part
                 slabs.append(whole[tuple(along)])
+        slabs = [slab for slab in slabs if slab.size]
 
         def run(held: Held) -> None:
             for slab in slabs:

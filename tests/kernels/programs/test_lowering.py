@@ -30,6 +30,8 @@ STATEMENTS = (
     ("out[y,x] = A[y,x] + 3 * A[y,x+2]", "", NUMBERS),
     ("out[y,x] = A[x,y] & B[y,x]", "", BITS),
     ("out[x] = A[2*x+1] - A[3*x]", "", NUMBERS),
+    ("out[y,x] = B[x] + A[y,x] * 2 + A[y+1,x] * C[x] + A[y+3,x]", "", NUMBERS),
+    ("out[y,x] = max(A[2*y,x] + A[2*y+1,x] + A[2*y+2,x] + B[y,x], 3)", "y <= x", NUMBERS),
     ("out[x] = A[40-x]", "", ALL),
     ("out[y,x] = A[y//2,x//2] * A[y//3,x//3+1]", "", NUMBERS),
     ("out[x] = A[(2*x+1)//3]", "", NUMBERS),

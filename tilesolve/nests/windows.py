@@ -1,0 +1,153 @@
+"""Windows with weights along the vectors: blocks of points whose sums are computed in step.
+
+The sums of all points of a block stay in registers, weights as long as the points need them, and
+pixels are loaded once (`kernels/programs/points_in_step.py`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, product
+from math import prod
+from operator import or_
+
+from tilesolve.constants.policy import (
+    NEST_BLOCK_TAPS,
+    NEST_LONE_POINT,
+    NEST_SPARE_REGISTERS,
+)
+from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_stepped_sum
+from tilesolve.model.loop_tree import LoopTree
+from tilesolve.nests.references import find_references
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.shapes import make_tree, over
+
+Rows = Mapping[str, int]
+"""How many rows of each letter are written out around each vector."""
+
+
+def windows_tree(request: NestRequest, rows: Rows) -> LoopTree:
+    """Return loops over pixels and channels, with blocks of points written out around each vector.
+
+    Threads divide blocks along the letter that gives them the most even shares, or vectors.
+    """
+    stage, extents, threads = request.statement, request.computation.sizes, request.threads
+    *letters, column = stage.output
+    widest = max(one.element for one in find_references(request.computation, stage))
+    steps = {x: rows.get(x, 1) for x in letters}
+    steps[column] = request.machine.vector_bits // (8 * widest)
+    loops = [over(x, steps[x]) for x in letters]
+    if threads > 1:
+        shares = {x: -(-extents[x] // (step * threads)) * step for x, step in steps.items()}
+        most = min(shares, key=lambda x: shares[x] / max(extents[x], 1))
+        if most == column:
+            loops.insert(0, over(column, shares[column], "threads"))
+        else:
+            loops.sort(key=lambda one: one.letter != most)
+            loops[0] = replace(loops[0], kind="threads")
+    inner = [over(row, 1, "unrolled") for row in rows]
+    walk = over(column, steps[column])
+    return make_tree(request, [*loops, walk, *inner, over(column, 1, "vector")])
+
+
+def choose_block(request: NestRequest) -> Rows:
+    """Return the block of the fewest loads, of those whose vectors fit the registers.
+
+    There is none if no windows have weights along the vectors.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.machine.model import Machine
+    >>> stages = parse_stages("o[y,x,c] = A[y,x,c] * w[0,c] + A[y,x+1,c] * w[1,c]")
+    >>> choose_block(NestRequest(bind_stages(stages, 6), Machine.load("i7-6700k")))
+    {'x': 6}
+    """
+    stage, extents = request.statement, request.computation.sizes
+    if stage.reduction is not None or any(read.plain is None for read in stage.reads):
+        return {}
+    windows = None if any(len(one.letters) > 1 for one in stage.where) else _find_windows(request)
+    if windows is None:
+        return {}
+    sides = [range(1, len(found) + 1) for found in windows.places.values()]
+    most = request.machine.vector_registers - NEST_SPARE_REGISTERS
+    taps = len(windows.taps.addends)
+    blocks = [
+        dict(zip(windows.places, side, strict=True))
+        for side in product(*sides)
+        if 1 < prod(side) < most and prod(side) * taps <= NEST_BLOCK_TAPS
+    ]
+
+    def loads(rows: Rows) -> tuple[float, int]:
+        """Return the loads of all points: of whole blocks, and of those that are left over."""
+        whole = prod(extents[x] // n for x, n in rows.items())
+        left = prod(extents[x] for x in rows) - whole * prod(rows.values())
+        alone = NEST_LONE_POINT * 2 * taps
+        return whole * windows.count_loads(rows) + left * alone, prod(rows.values())
+
+    for rows in sorted(blocks, key=loads):
+        held = windows.count_registers(rows)
+        if held is not None and held <= most:
+            return {x: n for x, n in rows.items() if n > 1}
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """Windows over an array, with weights that lie along the vectors.
+
+    Parameters
+    ----------
+    taps
+        Their sum.
+    places
+        By each letter along which windows share elements, how many different ones so many of them
+        read, from one window on.
+    """
+
+    taps: SteppedSum
+    places: Mapping[str, Sequence[int]]
+
+    def count_loads(self, rows: Rows) -> float:
+        """Return how many vectors a block of rows loads, each weight once."""
+        along = [self.places[x][n - 1] for x, n in rows.items()]
+        alone = next(iter(self.places.values()))[0]
+        together: float = prod(along) / alone ** (len(along) - 1)
+        return together + len(self.taps.addends)
+
+    def count_registers(self, rows: Rows) -> int | None:
+        """Return how many vectors a block holds at once; None if it is not computed in step."""
+        sides = product(*map(range, rows.values()))
+        order = self.taps.order([dict(zip(rows, point, strict=True)) for point in sides])
+        if order is None:
+            return None
+        first, last = dict[int, int](), dict[int, int]()
+        for time, (_, number) in enumerate(order):
+            first.setdefault(number, time)
+            last[number] = time
+        begins, ends = sorted(first.values()), sorted(last.values())
+        weights = max(at + 1 - bisect(ends, time - 1) for at, time in enumerate(begins))
+        return prod(rows.values()) + weights + 1
+
+
+def _find_windows(request: NestRequest) -> _Windows | None:
+    """Return the windows of a statement; None if it has none."""
+    stage, most = request.statement, request.machine.vector_registers
+    *letters, column = stage.output or ("",)
+    across = [one.letters for one in stage.reads if column in one.letters]
+    letters = [x for x in letters if any(x not in found for found in across)]
+    taps = find_stepped_sum(stage.term, letters)
+    if taps is None:
+        return None
+    for addend, read in zip(taps.addends, taps.reads, strict=True):
+        if not any(column in one.letters for one in addend.reads if one != read):
+            return None
+    places = dict[str, list[int]]()
+    for x in letters:
+        windows = [taps.places({x: at}) for at in range(min(request.computation.sizes[x], most))]
+        if len(windows) > 1 and windows[0] & windows[1]:
+            places[x] = [len(found) for found in accumulate(windows, or_)]
+    return _Windows(taps, places) if places else None
