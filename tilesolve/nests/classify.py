@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from tilesolve.constants.policy import NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.layout import is_pixel
+from tilesolve.nests.cuts import largest_part
 
 
 class NestClass(StrEnum):
@@ -49,6 +52,23 @@ def _crosses(read: Read, column: str | None) -> bool:
     if not isinstance(last, Affine) or column in last.letters:
         return False
     return column in read.letters
+
+
+def is_contraction(computation: Computation, stage: Stage) -> bool:
+    """Return whether most of a statement is a contraction that is large enough for a plan.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> stages = parse_stages("C[i,j] = max(sum(A[i,k] * B[k,j], k), 0)")
+    >>> [is_contraction(bind_stages(stages, size), stages[0]) for size in (16, 256)]
+    [False, True]
+    """
+    found, _ = find_contraction(largest_part(computation, stage), computation.dtypes)
+    if found is None or not found.reuses:
+        return False
+    return found.flops(computation) >= NEST_CONTRACTION_FLOPS
 
 
 def find_move(stage: Stage, computation: Computation) -> tuple[int, ...] | None:

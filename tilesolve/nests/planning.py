@@ -13,7 +13,7 @@ from tilesolve.constants.policy import (
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
 from tilesolve.contractions.statements.terms import Reduce
-from tilesolve.nests.blocks import make_blocks
+from tilesolve.nests.blocks import make_blocks, make_box
 from tilesolve.nests.classify import find_channels, find_move
 from tilesolve.nests.complex_operands import convert_operands
 from tilesolve.nests.loop_choice import choose_loops
@@ -135,7 +135,9 @@ def solve_contraction(request: NestRequest) -> Iterator[NestSolution]:
     if not asked and (flops < NEST_CONTRACTION_FLOPS or not contraction.reuses):
         return
     why = f"it is the contraction {contraction} of {int(flops):,} operations"
-    if stage.where:
+    if stage.where and not contraction.is_plain:
+        yield make_box(request, why)
+    elif stage.where:
         yield from _solve_region(request, contraction, why)
     else:
         yield ContractionSolution.of(request, why)

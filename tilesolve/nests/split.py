@@ -22,6 +22,7 @@ from tilesolve.contractions.statements.terms import (
     Term,
 )
 from tilesolve.contractions.statements.values import replace_terms
+from tilesolve.nests.classify import is_contraction
 from tilesolve.nests.cuts import cut_stage
 
 
@@ -146,7 +147,8 @@ def split_parts(computation: Computation) -> Computation:
     (stage,), names = computation.stages, set(computation.dtypes)
     if not any(isinstance(one, Position) for one in stage.term.all):
         return computation
-    whole = computation if stage.reduction is not None else split_sums(computation)
+    together = stage.reduction is not None or is_contraction(computation, stage)
+    whole = computation if together else split_sums(computation)
     stages: list[Stage] = []
     for one in whole.stages:
         parts = sorted(cut_stage(whole, one), key=lambda part: part.ranges)
