@@ -34,9 +34,14 @@ def tile_class(stage: Stage) -> NestClass:
 
     Letters on the right that the output lacks bring elements back: temporal. Else a read whose
     last axis has another letter than the output's walks across lines: spatial. Else all runs are
-    contiguous, and tiles would cut them. Statements with computed positions are left as they are.
+    contiguous, and tiles would cut them. Statements with computed positions, and those that read
+    nothing, are left as they are.
     """
-    if stage.update is not None or any(read.plain is None for read in stage.reads):
+    if (
+        not stage.term.reads
+        or stage.update is not None
+        or any(read.plain is None for read in stage.reads)
+    ):
         return NestClass.NO_TRANSFORM
     if set(stage.term.letters) != set(stage.output):
         return NestClass.TEMPORAL
@@ -54,7 +59,9 @@ def _crosses(read: Read, column: str | None) -> bool:
     return column in read.letters
 
 
-def is_contraction(computation: Computation, stage: Stage) -> bool:
+def is_contraction(
+    computation: Computation, stage: Stage, least_flops: int = NEST_CONTRACTION_FLOPS
+) -> bool:
     """Return whether most of a statement is a contraction that is large enough for a plan.
 
     Examples
@@ -68,7 +75,7 @@ def is_contraction(computation: Computation, stage: Stage) -> bool:
     found, _ = find_contraction(largest_part(computation, stage), computation.dtypes)
     if found is None or not found.reuses:
         return False
-    return found.flops(computation) >= NEST_CONTRACTION_FLOPS
+    return found.flops(computation) >= least_flops
 
 
 def find_move(stage: Stage, computation: Computation) -> tuple[int, ...] | None:

@@ -46,7 +46,7 @@ from tilesolve.plans.values import Codec, ValueFormat
 HOLDS = "a plan of a nest"
 """What such JSON says that it holds."""
 
-NEST_FORMAT = 8
+NEST_FORMAT = 9
 """Version of the JSON; a file of another version is refused.
 
 Those before the fifth one had the request and the loops as text, by which they were planned again.

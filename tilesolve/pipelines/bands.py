@@ -7,6 +7,7 @@ stay move to the buffer's front.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from tilesolve.contractions.statements.terms import Read
 from tilesolve.nests.regions import Regions, find_regions
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.solutions import BandBuffer, BandSolution, BandStep, NestSolution
-from tilesolve.pipelines.row_parts import RowPart, Rows, take_rows
+from tilesolve.pipelines.row_parts import RowPart, Rows, list_borders, take_rows
 from tilesolve.system.units import format_count
 
 Names = tuple[str, ...]
@@ -61,6 +62,8 @@ def choose_bands(
             why = f"{count} in bands of {rows} rows of {chain.regions.root}"
             solutions = tuple(known[one] for one in kinds)
             found.append(BandSolution(request, why, letter, rows, buffers, solutions, strips))
+            if len(found) > 1 and found[-1].score > found[-2].score:
+                break
     return min(found, key=lambda one: one.score, default=None)
 
 
@@ -104,11 +107,15 @@ class _Chain:
         Those that run together within a band.
     letter
         Of the last stage, along which bands follow one another.
+    borders, parts
+        What is known of members: where they are computed otherwise, and parts between.
     """
 
     request: NestRequest
     members: Sequence[Names]
     letter: str
+    borders: dict[Names, list[int] | None] = field(default_factory=dict)
+    parts: dict[tuple[Names, int, int], tuple[int, RowPart]] = field(default_factory=dict)
 
     @property
     def computation(self) -> Computation:
@@ -138,6 +145,20 @@ class _Chain:
     def axis(self, stage: str) -> int:
         """Return the axis of a stage along which its rows are."""
         return list(self.regions.spans[stage]).index(self.letters[stage])
+
+    def take(self, member: Names, rows: Rows) -> RowPart:
+        """Return some rows of a member: as another part, where there is one like it."""
+        stages = [one for one in self.computation.stages if one.name in member]
+        if member not in self.borders:
+            self.borders[member] = list_borders(self.computation, stages, self.letters)
+        borders = self.borders[member]
+        if borders is None or bisect(borders, rows[0]) != bisect(borders, rows[1] - 1):
+            return take_rows(self.computation, stages, self.letters, rows)
+        key = member, rows[1] - rows[0], bisect(borders, rows[0])
+        if key not in self.parts:
+            self.parts[key] = rows[0], take_rows(self.computation, stages, self.letters, rows)
+        first, part = self.parts[key]
+        return part.moved(rows[0] - first)
 
     def in_bands(
         self, rows: int
@@ -217,7 +238,6 @@ class _Strip:
     def steps(self) -> Iterator[_Step]:
         """Yield the parts of all bands, with rows as in whole arrays."""
         chain = self.chain
-        stages = {one.name: one for one in chain.computation.stages}
         first, end = self._bounds(0), self._bounds(1)
         lead, done = self._leads(first), dict(first)
         count = ceil((self.strip[1] - self.strip[0]) / self.rows) + max(lead.values()) - 1
@@ -227,8 +247,7 @@ class _Strip:
                 ahead = self.rows * max(band + 1 - max(lead.values()) + lead[root], 0)
                 rows = done[root], min(first[root] + ahead, end[root])
                 if rows[1] > rows[0]:
-                    several = [stages[x] for x in member]
-                    yield _Step(band, take_rows(chain.computation, several, chain.letters, rows))
+                    yield _Step(band, chain.take(member, rows))
                     done |= dict.fromkeys(member, rows[1])
 
     def _bounds(self, end: int) -> dict[str, int]:

@@ -38,7 +38,9 @@ def _goes_on(graph: Graph, chain: Sequence[Names]) -> bool:
     alone = [graph.stages[x] for x in (*made, *last) if x in graph.alone]
     if not alone or not all(slides(x) and not x.where and is_contraction(whole, x) for x in alone):
         return False
-    if not any(read.array in made for name in last for read in graph.stages[name].reads):
+    read = {x.array for name in last for x in graph.stages[name].reads}
+    if not read & made:
         return False
-    request = graph.part(name for one in chain for name in one)
-    return find_rows(request.computation, chain) is not None
+    near = [one for one in before if read.intersection(one)]
+    request = graph.part(name for one in (*near, last) for name in one)
+    return find_rows(request.computation, [*near, last]) is not None

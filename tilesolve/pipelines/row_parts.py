@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Read, Term
+from tilesolve.contractions.statements.terms import Position, Read, Term
 from tilesolve.nests.cuts import cut_stage, fold_borders
 from tilesolve.pipelines.graph import rename_stage, substitute
 
@@ -31,12 +31,21 @@ class RowPart:
         Along which axis of that rows are counted; -1 for all of it.
     rows
         Which ones it has.
+    steps
+        How many rows further of each it is if it is one row further of its stages.
     """
 
     computation: Computation
     arrays: Mapping[str, str]
     axes: Mapping[str, int]
     rows: Mapping[str, Rows]
+    steps: Mapping[str, int] = field(default_factory=dict)
+
+    def moved(self, count: int) -> RowPart:
+        """Return the same so many rows further."""
+        steps = {own: count * self.steps.get(own, 1) for own in self.rows}
+        rows = {own: (low + steps[own], end + steps[own]) for own, (low, end) in self.rows.items()}
+        return replace(self, rows=rows)
 
 
 def take_rows(
@@ -72,9 +81,27 @@ def take_rows(
     sizes = {**computation.sizes, **{letters[one.name]: end - first for one in stages}}
     sized = replace(computation, extents=tuple(sizes.items()))
     moved = [_moved(sized, one, letters[one.name], first) for one in stages]
-    axes, needed = _find_rows(sized, moved, letters, rows)
+    axes, needed, steps = _find_rows(sized, moved, letters, rows)
     cut = [_counted_from(one, axes, needed) for one in moved]
-    return _named(sized, cut, axes, needed)
+    return _named(sized, cut, axes, needed, steps)
+
+
+def list_borders(
+    computation: Computation, stages: Sequence[Stage], letters: Mapping[str, str]
+) -> list[int] | None:
+    """Return the rows from which on stages are computed otherwise; None if these are not known.
+
+    Between these, as many rows of them are the same part.
+    """
+    found: set[int] = set()
+    for stage in stages:
+        letter = letters[stage.name]
+        for part in cut_stage(computation, stage):
+            places = (one for one in part.term.all if isinstance(one, Position))
+            if part.conditions or any(letter in one.position.letters for one in places):
+                return None
+            found.update(part.box[letter][:1])
+    return sorted(found)
 
 
 def _moved(sized: Computation, stage: Stage, letter: str, first: int) -> Stage:
@@ -86,9 +113,10 @@ def _moved(sized: Computation, stage: Stage, letter: str, first: int) -> Stage:
 
 def _find_rows(
     sized: Computation, stages: Sequence[Stage], letters: Mapping[str, str], rows: Rows
-) -> tuple[dict[str, int], dict[str, Rows]]:
-    """Return along which axis stages have rows of each array, and which ones."""
+) -> tuple[dict[str, int], dict[str, Rows], dict[str, int]]:
+    """Return along which axis stages have rows of each array, which ones, and how these move."""
     axes: dict[str, int] = {}
+    steps: dict[str, int] = {}
     needed: dict[str, Rows] = {}
     for stage in stages:
         letter = letters[stage.name]
@@ -109,10 +137,29 @@ def _find_rows(
                     if place - rows[0] != Affine.letter(letter):
                         raise SpecError(f"{stage} needs other rows of {read.array}")
                     continue
+                step = place.factor(letter)
+                if steps.setdefault(read.array, step) != step:
+                    raise SpecError(f"rows of {read.array} move in several ways")
                 low, high = place.interval(part.box)
                 before = needed.get(read.array, (low, high + 1))
                 needed[read.array] = min(before[0], low), max(before[1], high + 1)
-    return axes, needed
+    for name in [x for x, axis in axes.items() if axis < 0]:
+        reads = [one for stage in stages for one in stage.term.reads if one.array == name]
+        fixed = _fixed_axis(reads, sized.array(name).shape)
+        if fixed is not None:
+            axes[name], first = fixed
+            needed[name], steps[name] = (first, first + 1), 0
+    return axes, needed, steps
+
+
+def _fixed_axis(reads: Sequence[Read], shape: Sequence[int]) -> tuple[int, int] | None:
+    """Return an axis of which all read the same position, and that: a layer's of many."""
+    for axis, extent in enumerate(shape):
+        places = {one.subscripts[axis] for one in reads}
+        place = places.pop()
+        if extent > 1 and not places and isinstance(place, Affine) and not place.terms:
+            return axis, place.offset
+    return None
 
 
 def _axis_of(read: Read, letter: str) -> int:
@@ -144,6 +191,7 @@ def _named(
     stages: Sequence[Stage],
     axes: Mapping[str, int],
     rows: Mapping[str, Rows],
+    steps: Mapping[str, int],
 ) -> RowPart:
     """Return stages as a computation with names of its own."""
     letters = list(dict.fromkeys(x for one in stages for x in one.letters))
@@ -172,4 +220,5 @@ def _named(
         {short_name: name for name, short_name in own.items()},
         {own[x]: axes.get(x, -1) for x in used},
         {own[x]: rows[x] for x in used if x in rows},
+        {own[x]: step for x, step in steps.items()},
     )

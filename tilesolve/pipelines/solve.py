@@ -149,9 +149,9 @@ class _Solver:
 
 
 def solve_part(request: NestRequest) -> tuple[NestSolution, ...]:
-    """Return what computes a part of a pipeline in one thread."""
+    """Return what computes a part of a band: contractions by plans, however few rows it has."""
     if len(request.computation.stages) == 1:
-        return solve_statement(request)
+        return solve_statement(replace(request, least_flops=0))
     return tuple(_Solver(Graph.of(request)).solve())
 
 
