@@ -7,12 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from string import ascii_letters
 
+from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.pairing import FIRST, SECOND, Pairing
 from tilesolve.contractions.problem import DTYPES, PAIRED_DTYPES, Problem
 from tilesolve.contractions.spec import Spec, Subscript, Tensor
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.followed_sums import find_followed_sum
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, Reduce, Term
 from tilesolve.contractions.statements.values import replace_terms
@@ -22,17 +24,28 @@ from tilesolve.contractions.statements.values import replace_terms
 class Product:
     """``alpha · Σ first · second``, or another pairing: what one plan computes.
 
-    `spec` has letters of one character; `letters` pairs them with the statement's. `operands`
-    has the array of each operand; one may stand there twice. `alpha` has the numbers and
+    `spec` has letters of one character; `letters` pairs them with the statement's. `reads` has the
+    element that each operand stands for: where no letter moves along an axis, the operand lacks it.
+    `alpha` has the numbers and
     parameters that multiply the sum; None for 1. `pairing` has what is done with pairs of elements
     that are not multiplied and added up.
     """
 
     spec: Spec
-    operands: tuple[str, ...]
+    reads: tuple[Read, ...]
     letters: tuple[tuple[str, str], ...]
     alpha: Term | None = None
     pairing: Pairing | None = None
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The array of each operand; one may stand there twice."""
+        return tuple(one.array for one in self.reads)
+
+    @property
+    def begins_within(self) -> bool:
+        """Whether an operand begins behind the first element of its array."""
+        return any(isinstance(x, Affine) and x.offset for one in self.reads for x in one.subscripts)
 
     def problem(self, computation: Computation) -> Problem:
         """Return it at a computation's extents.
@@ -52,12 +65,20 @@ class Contraction:
     """``output = product + … + product + beta · output``, in the statement's region.
 
     `added` is the statement's term without the output. `beta` has the numbers and parameters
-    that multiply the output's old elements; None if nothing is added.
+    that multiply the output's old elements; None if nothing is added. `epilogue` is what is done to
+    each element then, in the letters of the last product, and `operands` what it reads.
     """
 
     products: tuple[Product, ...]
     added: Term
     beta: Term | None = None
+    epilogue: Epilogue | None = None
+    operands: tuple[Read, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is all of some arrays, from their first elements on, and nothing follows."""
+        return self.epilogue is None and not any(one.begins_within for one in self.products)
 
     @property
     def reuses(self) -> bool:
@@ -70,7 +91,8 @@ class Contraction:
         return sum(one.problem(computation).flops for one in self.products)
 
     def __str__(self) -> str:
-        return " + ".join(map(str, self.products))
+        found = " + ".join(map(str, self.products))
+        return found if self.epilogue is None else f"{found} then {self.epilogue}"
 
 
 def find_contraction(
@@ -98,13 +120,37 @@ def find_contraction(
             found = ", ".join(condition.letters)
             return None, f"the condition {condition} has more letters than two, {found}"
     try:
-        contraction = _find(stage)
+        contraction = _find_any(stage)
         pairs = next((one for one in contraction.products if one.pairing), None)
         if pairs and not kinds <= {*PAIRED_DTYPES}:
             return None, f"{pairs} is of real numbers alone"
+        if contraction.epilogue and not kinds <= {*PAIRED_DTYPES}:
+            return None, f"{contraction.epilogue} is of real numbers alone"
+        inside = all(len(one.letters) == 1 and one in stage.bounds for one in stage.where)
+        if not contraction.is_plain and not inside:
+            return None, f"{contraction} is of parts of arrays, in a region that is no box"
         return contraction, ""
     except SpecError as error:
         return None, str(error)
+
+
+def _find_any(stage: Stage) -> Contraction:
+    """Return the contraction, with what follows; raise `SpecError` where there is none."""
+    try:
+        return _find(stage)
+    except SpecError as error:
+        followed = find_followed_sum(stage)
+        if not followed.operations:
+            raise
+        try:
+            found = _find(replace(stage, term=followed.inner, augmented=False))
+        except SpecError:
+            raise error from None
+        if any(one.pairing for one in found.products):
+            raise
+        short = {letter: own for own, letter in found.products[-1].letters}
+        chain = Epilogue(followed.operations).rename(short)
+        return replace(found, epilogue=chain, operands=followed.operands)
 
 
 def _find(stage: Stage) -> Contraction:
@@ -201,23 +247,28 @@ def _product_of(
     free = iter(sorted(set(ascii_letters) - set(named), key=ascii_letters.index))
     short = {letter: named.get(letter) or next(free) for letter in letters}
     tensors = [
-        Tensor(tuple(_subscript(read, one, short) for one in read.subscripts))
+        Tensor(tuple(x for one in read.subscripts if (x := _subscript(read, one, short))))
         for read in (stage.target, *reads)
     ]
+    for read, tensor in zip(reads, tensors[1:], strict=True):
+        if not tensor.subscripts:
+            raise SpecError(f"{read} is a single element")
     return Product(
         Spec(tensors[0], tuple(tensors[1:])),
-        tuple(read.array for read in reads),
+        tuple(reads),
         tuple((short[letter], letter) for letter in letters),
         alpha,
     )
 
 
-def _subscript(read: Read, subscript: Affine | Term, short: Mapping[str, str]) -> Subscript:
+def _subscript(read: Read, subscript: Affine | Term, short: Mapping[str, str]) -> Subscript | None:
+    """Return how letters move along an axis; None if they do not."""
     if not isinstance(subscript, Affine):
         raise SpecError(f"the subscript {subscript} of {read} is known at run time alone")
-    plain = subscript.terms and not subscript.offset and subscript.divisor == 1
-    if not plain or any(factor < 0 for factor, _ in subscript.terms):
-        raise SpecError(f"the subscript {subscript} of {read} is no sum of letters alone")
+    if subscript.divisor > 1 or any(factor < 0 for factor, _ in subscript.terms):
+        raise SpecError(f"the subscript {subscript} of {read} is no sum of letters")
+    if not subscript.terms:
+        return None
     return Subscript(tuple((factor, short[letter]) for factor, letter in subscript.terms))
 
 

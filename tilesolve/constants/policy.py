@@ -341,6 +341,10 @@ PIPELINE_TILED_EXTENT = 32
 PIPELINE_ROWS = (2, 4)
 """Rows of a stage that may be written out around each vector where stages run together."""
 
+PIPELINE_BANDS = (4, 8, 16, 32, 64, 128)
+"""Rows of bands in which contractions run with the stages that they read and that read them, each
+tried as long as it costs less than the one before."""
+
 PIPELINE_APART_GAIN = 1.25
 """How many times what they cost one by one stages may cost together and run so: groups that gain
 are priced up to 1.13 times as dear, and those that lose 1.9 times and more."""

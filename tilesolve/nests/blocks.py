@@ -70,6 +70,42 @@ def make_blocks(
     return BlockSolution(request, told, tuple(maker.kinds), tuple(places), begun, apart)
 
 
+def make_box(request: NestRequest, why: str) -> BlockSolution:
+    """Return a contraction in a region that is a box as the block that this is.
+
+    Parameters
+    ----------
+    request
+        Of the statement.
+    why
+        What is said of it.
+    """
+    stage, computation = request.statement, request.computation
+    boxes = cover_region(stage.where, computation.box(stage), 1, 1).inside
+    if not boxes:
+        return BlockSolution(request, f"{why}, nowhere", (), (), apart=False)
+    (box,) = boxes
+    dtypes = {stage.name: computation.dtypes[stage.name]}
+    own: dict[Term, Term] = {}
+    for name, read in name_reads(request).items():
+        dtypes[name] = computation.dtypes[read.array]
+        own[read] = Read(name, tuple(_from_first(one) for one in read.subscripts))
+    term = replace_terms(stage.term, own)
+    alone = bind_stages(
+        (Stage(stage.name, stage.axes, term, dtypes[stage.name]),),
+        {letter: high - low + 1 for letter, (low, high) in box.items()},
+        dtypes | {name: computation.dtypes[name] for name in stage.params},
+    )
+    inner = ContractionSolution.of(replace(request, computation=alone), why)
+    place = 0, {letter: low for letter, (low, _) in box.items()}
+    return BlockSolution(request, f"{why} in a box", ((inner,),), (place,), apart=False)
+
+
+def _from_first(subscript: Affine | Term) -> Affine | Term:
+    """Return a position from the first one on that letters begin at."""
+    return replace(subscript, offset=0) if isinstance(subscript, Affine) else subscript
+
+
 @dataclass(slots=True)
 class _Maker:
     """Makes the kinds of blocks, each once.

@@ -19,6 +19,8 @@ from tilesolve.nests.calls import leaves_elements
 from tilesolve.nests.loop_choice import choose_loops
 from tilesolve.nests.merged_rows import merge_rows
 from tilesolve.nests.solutions import (
+    BandSolution,
+    BandStep,
     BlockSolution,
     ContractionSolution,
     FusedSolution,
@@ -103,6 +105,8 @@ class StatementWriter:
     def _write_statement(self, solution: NestSolution, arrays: Mapping[str, Located]) -> None:
         """Write one statement."""
         match solution:
+            case BandSolution():
+                self._write_bands(solution, arrays)
             case BlockSolution():
                 self._write_blocks(solution, arrays)
             case ContractionSolution():
@@ -144,27 +148,44 @@ class StatementWriter:
         beta: Term = Number(0) if contraction.beta is None else contraction.beta
         for product, plan in zip(contraction.products, solution.plans, strict=True):
             first, second = (
-                arrays[operand].first(plan.problem.shape(at))
-                for at, operand in enumerate(product.operands, 1)
+                _operand(arrays[read.array], read, plan.problem.shape(at))
+                for at, read in enumerate(product.reads, 1)
             )
             alpha = Number(1) if product.alpha is None else product.alpha
-            self._write_product(plan, (target, first, second), alpha, beta)
+            chain = plan.epilogue.shapes(plan.problem) if plan.epilogue else []
+            operands = [
+                _operand(arrays[read.array], read, shape)
+                for read, shape in zip(contraction.operands, chain, strict=False)
+            ]
+            self._write_product(plan, (target, first, second), (alpha, beta), operands)
             beta = Number(1)
 
     def _write_product(
-        self, plan: Plan, tensors: tuple[Located, Located, Located], alpha: Term, beta: Term
+        self,
+        plan: Plan,
+        tensors: tuple[Located, Located, Located],
+        factors: tuple[Term, Term],
+        operands: Sequence[Located],
     ) -> None:
         solution = plan.executor.solution
         if solution.partial_outputs:
-            self.tasks.write_job(partial(_call_plan, plan, tensors, alpha, beta))
+            self.tasks.write_job(partial(_call_plan, plan, tensors, factors, operands))
             return
         strides = tuple(one.strides for one in tensors)
-        key = id(plan), strides
+        chain = solution.epilogue.operands if solution.epilogue else []
+        others = [
+            dict(zip(letters, one.strides, strict=True))
+            for letters, one in zip(chain, operands, strict=True)
+        ]
+        key = id(plan), strides, tuple(one.strides for one in operands)
         if key not in self.parts:
-            self.parts[key] = [Task.of(solution, *part, strides) for part in solution.parts]
-        factors = *self._factor(alpha), *self._factor(beta)
+            self.parts[key] = [
+                Task.of(solution, *part, strides, operands=others) for part in solution.parts
+            ]
+        words = [word for one in factors for word in self._factor(one)]
         self.tasks.write_stage(
-            partial(self.tasks.run_product, task, tensors, factors) for task in self.parts[key]
+            partial(self.tasks.run_product, task, tensors, words, operands)
+            for task in self.parts[key]
         )
 
     def _factor(self, term: Term) -> tuple[Operand, Operand]:
@@ -206,6 +227,36 @@ class StatementWriter:
         self.tasks.write_stage(
             partial(self.tasks.run_move, walk, part, target, source) for part in walk.parts
         )
+
+    def _write_bands(self, solution: BandSolution, arrays: Mapping[str, Located]) -> None:
+        """Write the strips of bands: each is a task, with buffers of its own."""
+
+        def write_strip(steps: Sequence[BandStep]) -> None:
+            known = dict(arrays)
+            for buffer in solution.buffers:
+                info = solution.computation.array(buffer.array)
+                shape = list(info.shape)
+                shape[buffer.axis] = buffer.rows
+                known[info.name] = self.tasks.add_array(tuple(shape), info.dtype)
+            kept = self.tasks.own_taken
+            for step in steps:
+                self.tasks.forget_arrays(kept)
+                self._write_step(solution, step, known)
+
+        self.tasks.write_stage(partial(write_strip, strip) for strip in solution.strips)
+
+    def _write_step(
+        self, solution: BandSolution, step: BandStep, arrays: Mapping[str, Located]
+    ) -> None:
+        kind = solution.kinds[step.kind]
+        infos = {info.name: info for one in kind for info in one.computation.arrays}
+        given, outs = dict[str, Located](), dict[str, Located]()
+        made = {name for one in kind for name in one.computation.outputs}
+        for own, name, axis, first in step.arrays:
+            shape = infos[own].shape
+            firsts = [first if at == axis else 0 for at, _ in enumerate(shape)]
+            (outs if own in made else given)[own] = arrays[name].part(firsts, shape)
+        self.write(kind, given, outs)
 
     def _write_blocks(self, solution: BlockSolution, arrays: Mapping[str, Located]) -> None:
         """Write the blocks of a region: as tasks, or one after another."""
@@ -263,6 +314,15 @@ def _part(array: Located, read: Read, origin: Mapping[str, int], shape: Sequence
     return array.part(firsts, shape)
 
 
+def _operand(array: Located, read: Read, shape: Sequence[int]) -> Located:
+    """Return what a contraction reads of an array: from the first element on, as far as needed."""
+    places = [one for one in read.subscripts if isinstance(one, Affine)]
+    moved = [axis for axis, one in enumerate(places) if one.terms]
+    sides = dict(zip(moved, shape, strict=True))
+    whole = [sides.get(axis, 1) for axis, _ in enumerate(places)]
+    return array.part([one.offset for one in places], whole).transpose(moved)
+
+
 def compute_factor(term: Term, params: Mapping[str, float]) -> complex:
     """Return the value of a product of numbers and parameters.
 
@@ -286,15 +346,15 @@ def compute_factor(term: Term, params: Mapping[str, float]) -> complex:
 def _call_plan(
     plan: Plan,
     tensors: tuple[Located, Located, Located],
-    alpha: Term,
-    beta: Term,
+    factors: tuple[Term, Term],
+    operands: Sequence[Located],
     view: View,
     params: Mapping[str, float],
 ) -> None:
     """Run a plan whose threads divide the sum, and add up what they found."""
     out, first, second = map(view, tensors)
-    scale, kept = (compute_factor(one, params) for one in (alpha, beta))
-    plan(first, second, out, alpha=scale, beta=kept)
+    alpha, beta = (compute_factor(one, params) for one in factors)
+    plan(first, second, out, alpha=alpha, beta=beta, operands=list(map(view, operands)))
 
 
 def _call_transpose(

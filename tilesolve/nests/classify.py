@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from tilesolve.constants.policy import NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.layout import is_pixel
+from tilesolve.nests.cuts import largest_part
 
 
 class NestClass(StrEnum):
@@ -31,9 +34,14 @@ def tile_class(stage: Stage) -> NestClass:
 
     Letters on the right that the output lacks bring elements back: temporal. Else a read whose
     last axis has another letter than the output's walks across lines: spatial. Else all runs are
-    contiguous, and tiles would cut them. Statements with computed positions are left as they are.
+    contiguous, and tiles would cut them. Statements with computed positions, and those that read
+    nothing, are left as they are.
     """
-    if stage.update is not None or any(read.plain is None for read in stage.reads):
+    if (
+        not stage.term.reads
+        or stage.update is not None
+        or any(read.plain is None for read in stage.reads)
+    ):
         return NestClass.NO_TRANSFORM
     if set(stage.term.letters) != set(stage.output):
         return NestClass.TEMPORAL
@@ -49,6 +57,25 @@ def _crosses(read: Read, column: str | None) -> bool:
     if not isinstance(last, Affine) or column in last.letters:
         return False
     return column in read.letters
+
+
+def is_contraction(
+    computation: Computation, stage: Stage, least_flops: int = NEST_CONTRACTION_FLOPS
+) -> bool:
+    """Return whether most of a statement is a contraction that is large enough for a plan.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> stages = parse_stages("C[i,j] = max(sum(A[i,k] * B[k,j], k), 0)")
+    >>> [is_contraction(bind_stages(stages, size), stages[0]) for size in (16, 256)]
+    [False, True]
+    """
+    found, _ = find_contraction(largest_part(computation, stage), computation.dtypes)
+    if found is None or not found.reuses:
+        return False
+    return found.flops(computation) >= least_flops
 
 
 def find_move(stage: Stage, computation: Computation) -> tuple[int, ...] | None:

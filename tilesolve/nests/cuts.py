@@ -131,6 +131,24 @@ def settle_choices(computation: Computation, stage: Stage) -> Stage:
     return replace(stage, term=_Place(cutter, box, stage.where, cuts=False).settled(stage.term))
 
 
+def fold_borders(computation: Computation, stage: Stage) -> Stage:
+    """Return a statement without tests and limits of positions that are decided everywhere.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> (stage,) = parse_stages("o[i,j] = where((i+2 >= 1) & (j >= 1), x[max(i-1, 0),j], 0)")
+    >>> print(fold_borders(bind_stages([stage], 9), stage).term)
+    where(j >= 1, x[max(i-1, 0),j], 0)
+    """
+    if not any(isinstance(one, Position) for one in stage.term.all):
+        return stage
+    cutter = _Cutter(frozenset(stage.output), computation.dtypes)
+    box = _whole(stage, computation.sizes).box
+    return replace(stage, term=_Place(cutter, box, stage.where, cuts=False).term(stage.term))
+
+
 def largest_part(computation: Computation, stage: Stage) -> Stage:
     """Return a statement with the term that most of its points have: what it costs."""
     term = cut_stage(computation, stage)[0].term

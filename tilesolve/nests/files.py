@@ -23,6 +23,7 @@ from tilesolve.nests.group_trees import with_works
 from tilesolve.nests.node_files import read_node, write_node
 from tilesolve.nests.shapes import make_tree, over
 from tilesolve.nests.solutions import (
+    BandSolution,
     BlockSolution,
     ContractionSolution,
     FusedSolution,
@@ -45,7 +46,7 @@ from tilesolve.plans.values import Codec, ValueFormat
 HOLDS = "a plan of a nest"
 """What such JSON says that it holds."""
 
-NEST_FORMAT = 8
+NEST_FORMAT = 9
 """Version of the JSON; a file of another version is refused.
 
 Those before the fifth one had the request and the loops as text, by which they were planned again.
@@ -157,7 +158,7 @@ def _with_works(solution: _S) -> _S:
         if lacking := sorted(needed - {loop.letter for loop in tree.loops if loop.single}):
             raise PlanError(f"no loop of {stage} walks {', '.join(lacking)}")
         return replace(solution, loops=tree)
-    if isinstance(solution, BlockSolution):
+    if isinstance(solution, BlockSolution | BandSolution):
         kinds = tuple(tuple(map(_with_works, kind)) for kind in solution.kinds)
         return replace(solution, kinds=kinds)
     return solution
@@ -216,12 +217,31 @@ def _follow(solutions: Sequence[NestSolution], given: Arrays) -> Arrays:
                 raise PlanError(f"{one.statement} has another array {name} than is there")
         if isinstance(one, BlockSolution):
             _check_blocks(one)
+        elif isinstance(one, BandSolution):
+            _check_bands(one)
         elif isinstance(one, ContractionSolution):
             problems = [product.problem(computation) for product in one.contraction.products]
             if problems != [plan.problem for plan in one.plans]:
                 raise PlanError(f"its plans are not of {one.statement}")
         known |= {name: computation.array(name) for name in computation.outputs}
     return known
+
+
+def _check_bands(solution: BandSolution) -> None:
+    """Raise `PlanError` unless parts of bands lie within the arrays and buffers of their stages."""
+    whole = {info.name: list(info.shape) for info in solution.computation.arrays}
+    for buffer in solution.buffers:
+        whole[buffer.array][buffer.axis] = buffer.rows
+    for step in (one for strip in solution.strips for one in strip):
+        block = solution.kinds[step.kind]
+        own = {info.name: info for one in block for info in one.computation.arrays}
+        made = {name for one in block for name in one.computation.outputs}
+        _follow(block, {name: own[name] for name, *_ in step.arrays if name not in made})
+        for name, array, axis, first in step.arrays:
+            for at, (count, most) in enumerate(zip(own[name].shape, whole[array], strict=True)):
+                begin = first if at == axis else 0
+                if not 0 <= begin <= most - count:
+                    raise PlanError(f"a band of {solution.statement.name} lies outside of {array}")
 
 
 def _check_blocks(solution: BlockSolution) -> None:

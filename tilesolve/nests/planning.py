@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Protocol
 
 from tilesolve.constants.policy import (
     NEST_BLOCK_KINDS,
-    NEST_CONTRACTION_FLOPS,
     NEST_LOOPS_GAIN,
 )
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
 from tilesolve.contractions.statements.terms import Reduce
-from tilesolve.nests.blocks import make_blocks
+from tilesolve.nests.blocks import make_blocks, make_box
 from tilesolve.nests.classify import find_channels, find_move
 from tilesolve.nests.complex_operands import convert_operands
 from tilesolve.nests.loop_choice import choose_loops
@@ -74,7 +74,8 @@ def solve_statement(request: NestRequest) -> tuple[NestSolution, ...]:
 def _list_parts(request: NestRequest) -> Iterator[NestRequest]:
     """Yield the statements that one becomes before it is decided how they are run."""
     alone = [request]
-    for split in (split_scans, split_searches, split_parts):
+    parts_of = partial(split_parts, least_flops=request.least_flops)
+    for split in (split_scans, split_searches, parts_of):
         parts: list[NestRequest] = []
         for one in alone:
             found = split(one.computation)
@@ -132,10 +133,12 @@ def solve_contraction(request: NestRequest) -> Iterator[NestSolution]:
             raise PlanError(f"{stage} is no contraction: {reason}")
         return
     flops = contraction.flops(computation) * region_share(stage, computation.sizes)
-    if not asked and (flops < NEST_CONTRACTION_FLOPS or not contraction.reuses):
+    if not asked and (flops < request.least_flops or not contraction.reuses):
         return
     why = f"it is the contraction {contraction} of {int(flops):,} operations"
-    if stage.where:
+    if stage.where and not contraction.is_plain:
+        yield make_box(request, why)
+    elif stage.where:
         yield from _solve_region(request, contraction, why)
     else:
         yield ContractionSolution.of(request, why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from math import prod
 
@@ -12,6 +13,7 @@ from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.kernels.programs.printer import print_program
 from tilesolve.model.loop_tree import Call, Loop
 from tilesolve.nests.solutions import (
+    BandSolution,
     BlockSolution,
     FusedSolution,
     LoopSolution,
@@ -67,6 +69,10 @@ def describe(solution: NestSolution) -> list[str]:
         count = format_count(len(solution.computation.stages), "stage")
         head = f"{solution.statement.name} of {count}: fused, by a nest: {solution.why}"
         return [head, *_describe_group(solution)]
+    if isinstance(solution, BandSolution):
+        count = format_count(len(solution.computation.stages), "stage")
+        head = f"{solution.statement.name} of {count}: fused, in bands: {solution.why}"
+        return [head, *_describe_bands(solution)]
     if isinstance(solution, MoveSolution):
         return [head, f"  {solution.transpose}"]
     return [head, *(_describe_blocks(solution) if isinstance(solution, BlockSolution) else ())]
@@ -124,6 +130,27 @@ def _describe_group(solution: FusedSolution) -> Iterator[str]:
         size = format_volume(prod(shape) * element)
         rows.append([stage.name, computed, kept, " x ".join(sides), size, again])
     yield from align_columns(rows)
+
+
+def _describe_bands(solution: BandSolution) -> Iterator[str]:
+    """Yield where each stage is kept, and what computes the parts of bands how often."""
+    yield f"  bands of {solution.rows} rows along {solution.letter}"
+    computation = solution.computation
+    kept = {one.array: one for one in solution.buffers}
+    rows = [["stage", "kept in", "positions", "bytes"]]
+    for stage in computation.stages:
+        info, buffer = computation.array(stage.name), kept.get(stage.name)
+        if buffer is None:
+            rows.append([stage.name, "memory", "all", format_volume(info.bytes)])
+            continue
+        sides = [buffer.rows if at == buffer.axis else n for at, n in enumerate(info.shape)]
+        size = format_volume(solution.room_bytes(buffer))
+        rows.append([stage.name, "a band", " x ".join(map(str, sides)), size])
+    yield from align_columns(rows)
+    counts = Counter(step.kind for strip in solution.strips for step in strip)
+    for number, kind in enumerate(solution.kinds):
+        parts = "; ".join(f"{one.statement} by a {one.route}" for one in kind)
+        yield f"  {format_count(counts[number], 'part')}: {parts}"
 
 
 def _describe_blocks(solution: BlockSolution) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Literal, Self, get_args
 
 import numpy as np
 
+from tilesolve.constants.policy import NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import MachineError, PlanError
 from tilesolve.contractions.statements.computation import Computation, bind_stages
@@ -69,6 +70,8 @@ class NestRequest:
     start
         Where arrays lie when a call begins: ``"warm"`` for who repeats calls, in the nearest cache
         that holds all of them; ``"cold"`` in memory.
+    least_flops
+        Operations from which on a plan computes a contraction.
 
     Raises
     ------
@@ -89,6 +92,7 @@ class NestRequest:
     fusion: Fusion = "slide"
     division: Division = "split"
     start: Start = "warm"
+    least_flops: int = NEST_CONTRACTION_FLOPS
 
     def __post_init__(self) -> None:
         check_kind(self.computation, Computation, "computation", "a Computation", PlanError)

@@ -176,12 +176,14 @@ class ContractionSolution(_Statement):
     def of(cls, request: NestRequest, why: str) -> Self:
         """Return the solution of a contraction, with a plan for each product."""
         contraction = read_contraction(request)
+        last = len(contraction.products) - 1
         plans = tuple(
             plan(
                 product.problem(request.computation),
                 machine=request.machine,
                 threads=request.threads,
                 accumulate=number > 0 or contraction.beta is not None,
+                epilogue=contraction.epilogue if number == last else None,
             )
             for number, product in enumerate(contraction.products)
         )
@@ -326,7 +328,85 @@ def name_reads(request: NestRequest) -> dict[str, Read]:
     return found
 
 
-NestSolution = LoopSolution | ContractionSolution | MoveSolution | BlockSolution | FusedSolution
+@dataclass(frozen=True, slots=True)
+class BandBuffer:
+    """The rows of a stage that are kept from band to band: so many along an axis."""
+
+    array: str
+    axis: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class BandStep:
+    """What is done within a band.
+
+    Parameters
+    ----------
+    kind
+        The number of what computes it.
+    arrays
+        For each array of that its name there, the array or buffer that it is a part of, the axis
+        along which it is one (-1 for all of it), and its first row.
+    """
+
+    kind: int
+    arrays: tuple[tuple[str, str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BandSolution(_Statement):
+    """Stages that run a band of rows at a time, contractions among them by microkernels.
+
+    Parameters
+    ----------
+    letter, rows
+        The letter of the last stage along which bands follow one another, and their height.
+    buffers
+        Of stages whose arrays nothing else needs.
+    kinds
+        What computes a step, for each different one.
+    strips
+        The steps of each thread, in order.
+    """
+
+    letter: str
+    rows: int
+    buffers: tuple[BandBuffer, ...]
+    kinds: tuple[tuple[NestSolution, ...], ...]
+    strips: tuple[tuple[BandStep, ...], ...]
+    route: ClassVar[Route] = "contraction"
+    kind: ClassVar[NestClass] = NestClass.FUSED
+
+    @property
+    def statement(self) -> Stage:
+        """The last stage."""
+        return self.computation.stages[-1]
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time."""
+        return self._measure(lambda one: one.seconds)
+
+    @property
+    def score(self) -> float:
+        """What it is compared by with other ways to compute the same."""
+        return self._measure(lambda one: one.score)
+
+    def room_bytes(self, buffer: BandBuffer) -> int:
+        """Return the bytes of a buffer."""
+        info = self.computation.array(buffer.array)
+        return info.bytes // info.shape[buffer.axis] * buffer.rows
+
+    def _measure(self, of: Callable[[NestSolution], float]) -> float:
+        """Return what the longest strip takes, by what each solution does."""
+        loads = [sum(map(of, kind)) for kind in self.kinds]
+        return max(sum(loads[step.kind] for step in strip) for strip in self.strips)
+
+
+NestSolution = (
+    LoopSolution | ContractionSolution | MoveSolution | BlockSolution | FusedSolution | BandSolution
+)
 """How one statement is run, or several together."""
 
 
@@ -378,7 +458,7 @@ def _started(solutions: tuple[_S, ...], start: Start) -> tuple[_S, ...]:
     """Return solutions with arrays that lie elsewhere at first."""
     found = []
     for one in solutions:
-        if isinstance(one, BlockSolution):
+        if isinstance(one, BlockSolution | BandSolution):
             one = replace(one, kinds=tuple(_started(kind, start) for kind in one.kinds))
         found.append(replace(one, request=replace(one.request, start=start)))
     return tuple(found)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tilesolve.constants.policy import NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.operations import SEARCHES, identity, named_kind
@@ -22,6 +23,7 @@ from tilesolve.contractions.statements.terms import (
     Term,
 )
 from tilesolve.contractions.statements.values import replace_terms
+from tilesolve.nests.classify import is_contraction
 from tilesolve.nests.cuts import cut_stage
 
 
@@ -132,7 +134,7 @@ def new_name(wanted: str, names: set[str]) -> str:
     return wanted
 
 
-def split_parts(computation: Computation) -> Computation:
+def split_parts(computation: Computation, least_flops: int = NEST_CONTRACTION_FLOPS) -> Computation:
     """Return a statement whose positions have borders as one for each part between them.
 
     Examples
@@ -146,7 +148,8 @@ def split_parts(computation: Computation) -> Computation:
     (stage,), names = computation.stages, set(computation.dtypes)
     if not any(isinstance(one, Position) for one in stage.term.all):
         return computation
-    whole = computation if stage.reduction is not None else split_sums(computation)
+    together = stage.reduction is not None or is_contraction(computation, stage, least_flops)
+    whole = computation if together else split_sums(computation)
     stages: list[Stage] = []
     for one in whole.stages:
         parts = sorted(cut_stage(whole, one), key=lambda part: part.ranges)

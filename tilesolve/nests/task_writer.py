@@ -144,6 +144,8 @@ class TaskWriter:
         What instructions have addresses of.
     shared_bytes, own_bytes, scratch_bytes
         Of memory behind the slots of these names.
+    own_taken
+        Of its own memory, what the task that is written has taken so far.
     """
 
     begins: list[int] = field(default_factory=list)
@@ -155,7 +157,7 @@ class TaskWriter:
     own_bytes: int = 0
     scratch_bytes: int = 0
     _inside: bool = field(default=False, init=False)
-    _own_taken: int = field(default=0, init=False)
+    own_taken: int = field(default=0, init=False)
 
     def write_stage(self, tasks: Iterable[Callable[[], None]]) -> None:
         """Write a stage of tasks, each by a function; within a task they are a part of it."""
@@ -166,7 +168,7 @@ class TaskWriter:
         first, self._inside = len(self.begins), True
         for write in tasks:
             self.begins.append(len(self.words))
-            self._own_taken = 0
+            self.own_taken = 0
             write()
         self._inside = False
         if len(self.begins) > first:
@@ -182,15 +184,15 @@ class TaskWriter:
         size = prod(shape) * kind.itemsize
         size += -size % ALIGNMENT_BYTES
         if self._inside:
-            place, self._own_taken = (fields.OWN, self._own_taken), self._own_taken + size
-            self.own_bytes = max(self.own_bytes, self._own_taken)
+            place, self.own_taken = (fields.OWN, self.own_taken), self.own_taken + size
+            self.own_bytes = max(self.own_bytes, self.own_taken)
         else:
             place, self.shared_bytes = (fields.SHARED, self.shared_bytes), self.shared_bytes + size
         return Located.rows(place, shape, kind)
 
-    def forget_arrays(self) -> None:
-        """Have the arrays that follow in a task lie where those before them did."""
-        self._own_taken = 0
+    def forget_arrays(self, kept_bytes: int = 0) -> None:
+        """Have the arrays that follow in a task lie where those before them did, but for some."""
+        self.own_taken = kept_bytes
 
     def run_program(
         self,
@@ -230,17 +232,22 @@ class TaskWriter:
         self._write(fields.PROGRAM, map(constant, (entry, *part)), told)
 
     def run_product(
-        self, task: Task, tensors: Sequence[Located], factors: Sequence[Operand]
+        self,
+        task: Task,
+        tensors: Sequence[Located],
+        factors: Sequence[Operand],
+        operands: Sequence[Located] = (),
     ) -> None:
         """Write a part of a contraction: on the output and both operands, by alpha and beta.
 
-        Each factor is two numbers, its real and its imaginary part.
+        Each factor is two numbers, its real and its imaginary part. `operands` are the epilogue's.
         """
         self.kept.append(task)
         self._need_scratch(task.workspace_bytes)
         told = (constant(address(macrokernel.run)), constant(task.words.ctypes.data))
         places = (one.place for one in tensors)
-        self._write(fields.PRODUCT, (*told, *places, (fields.SCRATCH, 0), *factors))
+        after = constant(len(operands)), *(one.place for one in operands)
+        self._write(fields.PRODUCT, (*told, *places, (fields.SCRATCH, 0), *factors, *after))
 
     def run_move(self, walk: Walk, part: tuple[int, int], target: Located, source: Located) -> None:
         """Write a part of a copy in another order."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilesolve.constants.policy import NEST_CONTRACTION_FLOPS, PIPELINE_APART_GAIN
+from tilesolve.constants.policy import PIPELINE_APART_GAIN
 from tilesolve.contractions.statements.computation import Computation
-from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.nests.classify import is_contraction
 from tilesolve.nests.cuts import cut_stage
 from tilesolve.nests.regions import find_regions, slides
 from tilesolve.nests.request import NestRequest
@@ -34,10 +34,7 @@ def is_alone(computation: Computation, stage: Stage) -> bool:
     parts = cut_stage(computation, stage)
     if any(one.conditions or one.cuts(stage.summed, computation.sizes) for one in parts):
         return True
-    contraction, _ = find_contraction(stage, computation.dtypes)
-    if contraction is None or not contraction.reuses:
-        return False
-    return contraction.flops(computation) >= NEST_CONTRACTION_FLOPS
+    return is_contraction(computation, stage)
 
 
 def pays(together: float, apart: float) -> bool:

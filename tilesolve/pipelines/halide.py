@@ -9,7 +9,8 @@ from tilesolve.contractions.statements.stage import Stage
 from tilesolve.model.loop_tree import Loop
 from tilesolve.nests.arithmetic import lanes_of
 from tilesolve.nests.groups import Placed
-from tilesolve.nests.solutions import FusedSolution, NestSolution, SolvedNest
+from tilesolve.nests.solutions import FusedSolution, LoopSolution, NestSolution, SolvedNest
+from tilesolve.nests.split import split_sums
 from tilesolve.pipelines.halide_text import write_functions
 
 _HEAD = '''"""A pipeline for Halide."""
@@ -24,8 +25,10 @@ def make(inputs, params={}):
 
 def write_halide(solved: SolvedNest) -> str:
     """Return Python text with a function `make` that returns how Halide runs a computation."""
-    parts = [(x, one.computation) for one in solved.solutions for x in one.computation.stages]
-    schedule = [line for one in solved.solutions for line in _schedule(one)]
+    computations = [_written(one) for one in solved.solutions]
+    parts = [(x, found) for found in computations for x in found.stages]
+    each = zip(solved.solutions, computations, strict=True)
+    schedule = [line for one, found in each for line in _schedule(one, found)]
     return write_make(parts, solved.request.computation, schedule, around=True)
 
 
@@ -48,9 +51,15 @@ def write_make(
     return _HEAD + "".join(f"    {line}\n" for line in lines)
 
 
-def _schedule(solution: NestSolution) -> Iterator[str]:
+def _written(solution: NestSolution) -> Computation:
+    """Return the stages of a solution, those before an epilogue by themselves."""
+    loops = isinstance(solution, FusedSolution | LoopSolution)
+    return solution.computation if loops else split_sums(solution.computation)
+
+
+def _schedule(solution: NestSolution, found: Computation) -> Iterator[str]:
     """Yield lines that schedule the stages of a solution."""
-    request, found = solution.request, solution.computation
+    request = solution.request
     placed = solution.placed if isinstance(solution, FusedSolution) else {}
     root = found.stages[-1].name
     for stage in (found.stages[-1], *found.stages[:-1]):  # whose loops others name

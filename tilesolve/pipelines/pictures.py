@@ -11,7 +11,13 @@ import numpy as np
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.nests.groups import Placed
-from tilesolve.nests.solutions import FusedSolution, NestSolution, SolvedNest
+from tilesolve.nests.solutions import (
+    BandBuffer,
+    BandSolution,
+    FusedSolution,
+    NestSolution,
+    SolvedNest,
+)
 from tilesolve.show.stage_graphs import Box, Frame, draw_stages
 from tilesolve.system.units import format_count, format_duration, format_volume
 
@@ -60,6 +66,9 @@ def _reads(computation: Computation, name: str) -> tuple[str, ...]:
 
 
 def _describe(solution: NestSolution) -> str:
+    if isinstance(solution, BandSolution):
+        count = format_count(len(solution.computation.stages), "stage")
+        return f"{count} in bands of {format_count(solution.rows, 'row')}"
     if isinstance(solution, FusedSolution):
         return format_count(len(solution.computation.stages), "stage")
     return solution.route
@@ -68,6 +77,14 @@ def _describe(solution: NestSolution) -> str:
 def _boxes(solution: NestSolution) -> Iterator[Box]:
     """Yield a box for each stage of a solution."""
     found = solution.computation
+    if isinstance(solution, BandSolution):
+        kept = {one.array: one for one in solution.buffers}
+        for stage in found.stages:
+            if stage.name in kept:
+                yield Box(stage.name, "ring", (_measure_band(solution, kept[stage.name]),))
+            else:
+                yield Box(stage.name, "array", (_measure(found, stage.name),))
+        return
     placed = solution.placed if isinstance(solution, FusedSolution) else {}
     for stage in found.stages:
         one = placed.get(stage.name)
@@ -86,6 +103,13 @@ def _levels(computation: Computation, one: Placed) -> Iterator[str]:
     shape = one.room()[1]
     size = prod(shape) * np.dtype(computation.array(one.stage).dtype).itemsize
     yield f"{' × '.join(map(str, shape))}, {format_volume(size)}"
+
+
+def _measure_band(solution: BandSolution, buffer: BandBuffer) -> str:
+    shape = list(solution.computation.array(buffer.array).shape)
+    shape[buffer.axis] = buffer.rows
+    size = format_volume(solution.room_bytes(buffer))
+    return f"{' × '.join(map(str, shape))}, {size}"
 
 
 def _measure(computation: Computation, name: str) -> str:

@@ -16,6 +16,9 @@ from tilesolve.nests.planning import solve_nest, solve_statement
 from tilesolve.nests.regions import find_regions
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.solutions import FusedSolution, NestSolution, SolvedNest
+from tilesolve.pipelines.bands import choose_bands
+from tilesolve.pipelines.chains import list_chains
+from tilesolve.pipelines.epilogues import take_epilogues
 from tilesolve.pipelines.grouping import Graph, Names, best_cuts, pays, split
 from tilesolve.pipelines.simplify import simplify
 from tilesolve.pipelines.tiling import fits, list_groupings
@@ -54,6 +57,8 @@ def _solve_run(request: NestRequest, pinned: frozenset[str]) -> Iterator[NestSol
     """Yield what computes stages with arrays of their own, some of which others need."""
     alone, everything = Graph.of(request, pinned).alone, request.fusion == "inline"
     simple = simplify(request.computation, alone, pinned, everything=everything)
+    if request.mode == "default" and request.route is None:
+        simple = take_epilogues(simple, pinned)
     yield from _Solver(Graph.of(replace(request, computation=simple), pinned)).solve()
 
 
@@ -94,8 +99,20 @@ class _Solver:
             groups = best_cuts(self.graph, names, self.fits, self.price)
         else:
             groups = [one for names in self.graph.fuse(names) for one in self.divide(names)]
-        for group in self.graph.in_order(groups):
-            yield from self.of(group)
+        for chain in list_chains(self.graph, self.graph.in_order(groups)):
+            yield from self._solve_chain(chain)
+
+    def _solve_chain(self, groups: Sequence[Names]) -> Sequence[NestSolution]:
+        """Return what computes groups: in bands, or one after another if that is better."""
+        apart = [one for group in groups for one in self.of(group)]
+        request = self.graph.request
+        if len(groups) == 1 or request.mode != "default" or request.fusion != "slide":
+            return apart
+        part = self.graph.part(name for group in groups for name in group)
+        banded = choose_bands(part, groups, solve_part)
+        if banded is None or banded.score >= sum(one.score for one in apart):
+            return apart
+        return [banded]
 
     def divide(self, names: Names) -> list[Names]:
         """Return a group, or several if the last cache would not hold what it keeps."""
@@ -129,6 +146,13 @@ class _Solver:
         if together is None or not pays(together.score, sum(one.score for one in apart)):
             return apart
         return (together,)
+
+
+def solve_part(request: NestRequest) -> tuple[NestSolution, ...]:
+    """Return what computes a part of a band: contractions by plans, however few rows it has."""
+    if len(request.computation.stages) == 1:
+        return solve_statement(replace(request, least_flops=0))
+    return tuple(_Solver(Graph.of(request)).solve())
 
 
 def fuse_group(request: NestRequest) -> FusedSolution | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation, bind_stages
 from tilesolve.contractions.statements.operations import named_kind
@@ -12,6 +13,7 @@ from tilesolve.nests.cuts import cut_stage, list_parts
 from tilesolve.pipelines.graph import Graph, Node, axis_letters, rename_stage
 from tilesolve.pipelines.grouping import is_alone
 from tilesolve.pipelines.simplify import bind_part, list_needed
+from tilesolve.pipelines.windows import find_shifted, join_windows
 
 _AXES = "xyzwvutsrqponm"
 """What axes are called, from the last one on."""
@@ -43,7 +45,11 @@ def make_computation(graph: Graph, results: Sequence[str]) -> Computation:
         outputs=tuple(results),
     )
     alone = frozenset(one.name for one in raw if is_alone(whole, one))
-    return _named(graph, whole, list_needed(whole, alone, frozenset(results)))
+    alone |= find_shifted(raw, whole.dtypes)
+    needed = list_needed(whole, alone, frozenset(results))
+    stages, extents = join_windows(needed, whole.sizes, whole.dtypes, frozenset(results))
+    whole = replace(whole, extents=(*whole.extents, *extents.items()))
+    return _named(graph, whole, stages)
 
 
 def _raw_letters(number: int) -> Iterable[str]:

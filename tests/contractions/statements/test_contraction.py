@@ -67,6 +67,35 @@ def test_contractions_are_found(text, products, beta):
     assert text_of(found.beta) == beta
 
 
+@pytest.mark.parametrize(
+    ("text", "chain", "operands"),
+    [
+        ("C[i,j] = max(sum(A[i,k] * B[k,j], k), 0)", "relu", []),
+        ("C[i,j] = max(0, min(sum(A[i,k] * B[k,j], k), 6))", "clip(-inf,6) relu", []),
+        ("C[i,j] = max(b[j] + sum(A[i,k] * B[k,j], k), 0)", "+j relu", ["b[j]"]),
+        (
+            "C[i,j] = gelu_tanh(s[i+1] * (sum(A[i,k] * B[k,j], k) + b[2,j])) + R[j,i]",
+            "+j *i gelu-tanh +ji",
+            ["b[2,j]", "s[i+1]", "R[j,i]"],
+        ),
+        ("C[i,j] = D[0,0] * sum(A[i,k] * B[k,j], k)", "*", ["D[0,0]"]),
+        ("C[i,j] = tanh(C[i,j] + 2 * sum(A[i,k+1] * B[k,j], k))", "tanh", []),
+        (
+            "C[i,j] = sum(A[i,k] * B[k,j], k) + b[i] + sum(A[i,l] * B[l,j], l)",
+            "+i",
+            ["b[i]"],
+        ),
+    ],
+)
+def test_what_follows_a_sum_is_an_epilogue(text, chain, operands):
+    """From the sum outwards, with the elements that it reads."""
+    found, reason = find(text)
+    assert not reason
+    assert str(found.epilogue) == chain
+    assert [str(one) for one in found.operands] == operands
+    assert found.products[0].operands == ("A", "B")
+
+
 def test_regions_of_contractions_have_conditions_on_two_letters():
     """On letters of the output or of all sums."""
     assert find("C[i,j] += A[i,k] * B[k,j]", where="j <= i")[0] is not None
@@ -87,10 +116,10 @@ def test_regions_of_contractions_have_conditions_on_two_letters():
         ("C[i,j] += A[i,k] * B[k,j] * D[k,j]", {}, "has 3 operands, a plan has two"),
         ("C[i,j] += A[i,k] * B[k,j] + A[i,0] * B[0,j]", {}, "summed over 'k', which it has not"),
         ("C[i,j] += A[i,k] / B[k,j]", {}, "is no product of elements"),
-        ("C[i,j] += A[i,k+1] * B[k,j]", {}, "the subscript k\\+1 of A"),
         ("C[i,j] += A[i,k//2] * B[k,j]", {}, "the subscript k//2 of A"),
-        ("C[i,j] += A[i,3-k] * B[k,j]", {}, "is no sum of letters alone"),
-        ("C[i,j] += A[i,0] * B[k,j]", {}, "the subscript 0 of A"),
+        ("C[i,j] += A[i,3-k] * B[k,j]", {}, "is no sum of letters"),
+        ("C[i,j] = sum(A[0,0] * B[i,j] * D[k,j], k)", {}, "has 3 operands"),
+        ("C[i,j] = sum(A[0,0] * B[i,k,j], k)", {}, "A\\[0,0\\] is a single element"),
         ("C[i,j] = max(A[i,k] * B[k,j] * D[k,j])", {}, "reads 3 elements, pairs are of two"),
         ("C[i,j] = max(A[i,k] + x * B[k,j])", {}, "the parameter x, which pairs have not"),
         ("C[i] = max(A[i,k] + B[k])", {}, "do not both have letters of their own"),
@@ -100,7 +129,14 @@ def test_regions_of_contractions_have_conditions_on_two_letters():
         ("C[i,j] = max(A[i,k] + B[k,j])", {"where": "k <= i"}, "has letters that it runs over"),
         ("C[i,j] = A[i,j] * B[i,j]", {}, "is no sum over letters"),
         ("C[i,j] = sum(A[i,k], k) + B[i,j]", {}, "A\\[i,k\\] has 1 operand"),
-        ("C[i,j] = sum(A[i,k] * B[k,j], k) + B[i,j]", {}, "nor C\\[i,j\\] itself"),
+        ("C[i,j] = sum(A[i,k] * B[k,j], k) - B[i,j]", {}, "nor C\\[i,j\\] itself"),
+        ("C[i,j] = sum(A[i,k] * B[k,j], k) + B[i,i]", {}, "nor C\\[i,j\\] itself"),
+        ("C[i,j] = max(sum(A[i,k] * B[k,j], k), 0.123456789)", {}, "is no sum over letters"),
+        (
+            "C[i,j] = max(sum(A[i,k] * B[k,j], k), 0)",
+            {"where": "j <= i"},
+            "in a region that is no box",
+        ),
     ],
 )
 def test_others_are_none_for_a_reason(text, others, reason):

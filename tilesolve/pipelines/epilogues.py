@@ -1,0 +1,95 @@
+"""Epilogues: stages that are computed with the contractions that they follow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.contraction import find_contraction
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Read, Reduce, Term
+from tilesolve.nests.classify import is_contraction
+from tilesolve.nests.cuts import cut_stage, largest_part
+from tilesolve.nests.regions import slides
+from tilesolve.pipelines.graph import Place, substitute
+from tilesolve.pipelines.simplify import bind_part
+
+
+def take_epilogues(computation: Computation, pinned: frozenset[str]) -> Computation:
+    """Return a computation whose contractions have what follows them as epilogues.
+
+    That is a stage that alone reads a contraction, each element once, if microkernels compute it:
+    bias, scale, residual, activation. Borders around it stay parts of the stage.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> text = "C[i,j] += A[i,k] * B[k,j]" + chr(10) + "D[u,v] = max(C[u,v] + b[v], 0)"
+    >>> found = take_epilogues(bind_stages(parse_stages(text), 256, "float32"), frozenset())
+    >>> print(*found.stages)
+    D[u,v] = max(sum(A[u,k] * B[k,v], k) + b[v], 0)
+    """
+    stages = {one.name: one for one in computation.stages}
+    kept = pinned.union(computation.outputs)
+    for name in list(stages):
+        readers = [one for one in stages.values() if any(x.array == name for x in one.reads)]
+        if name in kept or len(readers) != 1 or not is_contraction(computation, stages[name]):
+            continue
+        joined = _follow(computation, stages[name], readers[0])
+        if joined is not None:
+            stages[joined.name] = joined
+            del stages[name]
+    if len(stages) == len(computation.stages):
+        return computation
+    return bind_part(computation, tuple(stages.values()))
+
+
+def _follow(computation: Computation, producer: Stage, reader: Stage) -> Stage | None:
+    """Return a stage with a contraction in place of its elements; None if no plan computes it."""
+    reads = [one for one in reader.reads if one.array == producer.name]
+    if len(reads) != 1 or not slides(reader) or not slides(producer):
+        return None
+    if any(isinstance(one, Reduce) for one in reader.term.all):
+        return None
+    if computation.dtypes[producer.name] != computation.dtypes[reader.name]:
+        return None
+    if not _reads_once(computation, producer, reader):
+        return None
+    places: dict[str, Place] = dict(
+        zip(producer.output_letters(), reads[0].subscripts, strict=True)
+    )
+    try:
+        term = _put(reader.term, producer.name, substitute(producer.term, places))
+        joined = replace(reader, term=term, augmented=False)
+        parts = cut_stage(computation, joined)
+    except SpecError:
+        return None
+    others = (one.term for one in parts[1:])
+    if any(isinstance(x, Reduce) for term in others for x in term.all):
+        return None  # a border of elements that are computed elsewhere
+    if any(one.conditions or one.cuts(joined.summed, computation.sizes) for one in parts):
+        return None
+    found, _ = find_contraction(largest_part(computation, joined), computation.dtypes)
+    return joined if found is not None else None
+
+
+def _reads_once(computation: Computation, producer: Stage, reader: Stage) -> bool:
+    """Return whether a stage reads no element of another one twice, but for borders."""
+    term = largest_part(computation, reader).term
+    (*others, read) = [one for one in term.reads if one.array == producer.name] or [None]
+    if read is None or others or read.plain is None:
+        return False
+    moved = [letter for one in read.plain for letter in one.letters]
+    if any(one.divisor > 1 for one in read.plain) or len(set(moved)) < len(moved):
+        return False
+    return all(x in moved or computation.sizes[x] == 1 for x in reader.output)
+
+
+def _put(term: Term, name: str, found: Term) -> Term:
+    """Return a term with another one in place of the elements of an array."""
+    if isinstance(term, Read) and term.array == name:
+        return found
+    parts = [_put(one, name, found) for one in term.parts]
+    return term.rebuilt(parts) if parts else term
