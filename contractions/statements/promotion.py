@@ -66,7 +66,7 @@ def widest_bytes(stage: Stage, dtypes: Mapping[str, str], letter: str = "") -> i
     """
     # A reduction that is all of the term runs in the dtype of the array.
     terms = stage.term.all[1:] if stage.reduction else stage.term.all
-    along = [one for one in terms if letter in one.letters] or terms
+    along = ([one for one in terms if letter in one.letters] if letter else ()) or terms
     kinds = [one.kind(dtypes) for one in along if not isinstance(one, Number | Position)]
     named = [dtypes[stage.name], *(kind for kind in kinds if isinstance(kind, str))]
     return max(np.dtype(kind).itemsize for kind in named)

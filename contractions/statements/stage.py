@@ -185,7 +185,7 @@ class Stage:
         [1, 2]
         """
         check_kind(read, Read, "read", "an element of an array", SpecError)
-        if self.update is not None:
+        if self.update is not None or not self.where:
             return self.where
         sums = {within for one, within in _places(self.term, None) if one == read}
         kept = [self.conditions(one) if one else () for one in sums]
