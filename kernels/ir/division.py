@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 from llvmlite import ir
 
+from tilesolve.kernels.ir.reciprocals import find_reciprocal
 from tilesolve.kernels.ir.vectors import call_alike, constant, multiply_add
-
-LARGEST_DIVISOR = 2.0**64
-"""A real divisor whose reciprocal is multiplied by is at most so large, and 1 at least."""
 
 
 def divide_down(
@@ -68,7 +64,8 @@ def divide_by(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     >>> by(3.0), by(7.0), by(0.1)
     ('select', 'fdiv', 'fdiv')
     """
-    found = _reciprocal(y)
+    number = _same_in_lanes(y)
+    found = None if number is None else find_reciprocal(number, _real_dtype(x.type))
     if found is None:
         return builder.fdiv(x, y)
     least = float(np.finfo(_real_dtype(x.type)).tiny)
@@ -82,17 +79,6 @@ def divide_by(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
 def _real_dtype(kind: ir.Type) -> type[np.floating]:
     single = kind.element if isinstance(kind, ir.VectorType) else kind
     return np.float32 if isinstance(single, ir.FloatType) else np.float64
-
-
-def _reciprocal(divisor: ir.Value) -> float | None:
-    """Return the reciprocal of a constant, if a quotient by it is exact in two steps."""
-    number = _same_in_lanes(divisor)
-    if number is None or not 1 <= abs(number) <= LARGEST_DIVISOR:
-        return None
-    real = _real_dtype(divisor.type)
-    found = float(real(1) / real(number))
-    apart = abs(1 - Fraction(float(real(number))) * Fraction(found))
-    return found if 0 < apart <= Fraction(float(np.finfo(real).eps)) / 4 else None
 
 
 def _same_in_lanes(value: ir.Value) -> float | int | None:

@@ -13,6 +13,8 @@ N = TypeVar("N")
 
 def list_nodes(body: Iterable[N]) -> Iterator[N]:
     """Yield all parts of parts of a program, or of a loop tree, each before those within it."""
-    for node in body:
+    waiting = [*body][::-1]
+    while waiting:
+        node = waiting.pop()
         yield node
-        yield from list_nodes(getattr(node, "body", ()))
+        waiting += reversed(getattr(node, "body", ()))

@@ -1,11 +1,13 @@
 """Where arrays lie at first: prices of who repeats a call, and of who does not."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.machine.model import Machine
 from tilesolve.model.score import score_price
-from tilesolve.model.starts import charge_sources, start_arrays
+from tilesolve.model.starts import charge_sources, list_between, start_arrays
 from tilesolve.nests.plan import nest
 from tilesolve.nests.planning import plan_loops
 
@@ -58,3 +60,29 @@ def test_starts_are_two():
     assert found.predict("cold") == cold.seconds > found.seconds == cold.predict("warm")
     with pytest.raises(PlanError, match="start is one of warm, cold"):
         nest(TEXTS[0], 1000, machine=MACHINE, start="hot")
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers(1, 99)), max_size=6))
+def test_arrays_are_as_far_as_what_was_touched_since(works):
+    """Each array counts once, with the most of it that was touched."""
+    for at, found in enumerate(list_between(works, [None] * len(works))):
+        before = [x for x in range(at) for name in found if name in works[x]]
+        assert set(found) == {x for one in works[:at] for x in one} & works[at].keys()
+        for name, size in found.items():
+            last = max(x for x in before if name in works[x])
+            names = {x for one in works[last:at] for x in one}
+            most = (max(one.get(x, 0) for one in works[last:at]) for x in names)
+            assert size == sum(most)
+
+
+def test_a_later_statement_finds_arrays_where_an_earlier_one_left_them():
+    """A last cache that holds them serves them; a plan that is flushed reads them once."""
+    text = "m[i] = sum(A[i,k], k)\no[i,k] = A[i,k] - m[i]"
+    plans = [
+        nest(text, {"i": 1000, "k": n}, "float32", machine=MACHINE, start="cold", cache=False)
+        for n in (1000, 4000)
+    ]
+    alone = [sum(one.seconds for one in plan.solutions) for plan in plans]
+    called = MACHINE.costs.cold_statement_seconds
+    assert plans[0].seconds - called < 0.9 * alone[0]
+    assert plans[1].seconds - called == pytest.approx(alone[1])

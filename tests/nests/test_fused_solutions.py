@@ -15,7 +15,9 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
+from tilesolve.model.chain import Chain
 from tilesolve.nests.files import HOLDS, NEST_FORMAT
+from tilesolve.nests.group_price import without_arrays
 from tilesolve.nests.group_trees import Grouping, Level
 from tilesolve.nests.plan import NestPlan
 from tilesolve.nests.request import NestRequest
@@ -144,3 +146,14 @@ def test_rows_that_share_lines_cost_more_past_the_caches():
     for width, dearer in ((1024, False), (1021, True)):
         through, past = (blur(width=width, streamed=one).solutions[0].cost for one in (False, True))
         assert (past.compute > through.compute) == dearer
+
+
+def test_rings_move_what_is_written_once_and_read_by_rows_together():
+    """Of a ring that the first cache does not hold: all lines in and out, and halos of rows."""
+    solution = blur(rows=4, height=2000, width=4096).solutions[0]
+    level = solution.cost.level("L2")
+    names = [one.array for one in Chain(without_arrays(solution.loops)).accesses]
+    once = 4 * 2002 * 4096
+    at = names.index("bx")
+    assert level.moved[at] == pytest.approx(once * (1 + 6 / 4), rel=0.02)
+    assert level.volumes[at] == pytest.approx(once * (2 + 6 / 4), rel=0.02)

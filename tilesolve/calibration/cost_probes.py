@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from types import MappingProxyType
 
-from tilesolve.calibration import plan_runs
+from tilesolve.calibration import plan_runs, statement_runs
 from tilesolve.calibration.measure import FMA_SCALE, FMA_SHIFT
 from tilesolve.calibration.part_lines import make_part_probe
 from tilesolve.calibration.plan_runs import PlanRuns
 from tilesolve.calibration.readings import Reading, keep_readings, take_readings
+from tilesolve.calibration.statement_runs import StatementRuns
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.impossible import peak_of
 from tilesolve.machine.model import Machine
@@ -42,12 +43,14 @@ class Bench:
     crew: PinnedThreads
     limit: int
     runs: PlanRuns
+    statements: StatementRuns
 
     @classmethod
     def of(cls, machine: Machine, crew: PinnedThreads, limit: int) -> Bench:
         """Return a bench whose plans are judged by a machine's peak and clock."""
         peak = peak_of(machine.peaks, "float64", machine.vector_bits)
-        return cls(machine, crew, limit, PlanRuns(machine.frequency, peak, limit))
+        runs = PlanRuns(machine.frequency, peak, limit)
+        return cls(machine, crew, limit, runs, StatementRuns(machine.frequency))
 
 
 MakeProbe = Callable[[Bench], Callable[[], float] | None]
@@ -63,6 +66,9 @@ COST_PROBES: Mapping[str, MakeProbe] = MappingProxyType(
         "costs.window_cycles": lambda at: plan_runs.make_window_probe(at.runs),
         "costs.lanewise_slowdown": lambda at: plan_runs.make_lanewise_probe(at.runs),
         "costs.epilogue_cycles": lambda at: plan_runs.make_epilogue_probe(at.runs),
+        "costs.statement_seconds": lambda at: statement_runs.make_statement_probe(at.statements),
+        "costs.gather_cycles": lambda at: statement_runs.make_gather_probe(at.statements),
+        "costs.update_cycles": lambda at: statement_runs.make_update_probe(at.statements),
     }
 )
 """What measures each figure."""

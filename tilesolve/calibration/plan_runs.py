@@ -95,7 +95,26 @@ def _filling(text: str, room: float) -> Problem:
     return Problem.of(text, most)
 
 
-class PlanRun:
+class TimedRun:
+    """What runs again and again, so often at once that a clock tells how long it takes."""
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        self.run = run
+        for _ in range(PLACES):
+            run()
+        begin = perf_counter()
+        run()
+        self._count = max(1, round(RUN_SECONDS / (perf_counter() - begin)))
+
+    def seconds(self) -> float:
+        """Return the seconds of a run, as the mean of a few."""
+        begin = perf_counter()
+        for _ in range(self._count):
+            self.run()
+        return (perf_counter() - begin) / self._count
+
+
+class PlanRun(TimedRun):
     """A plan of one thread, its arrays, and how to run it."""
 
     def __init__(self, problem: Problem, machine: Machine, options: dict[str, Any]) -> None:
@@ -119,19 +138,7 @@ class PlanRun:
             at = "AB".index(constant)
             operands[at] = self.plan.prepare(operands[at], constant)
         first, second = operands
-        self.run: Callable[[], object] = lambda: self.plan(first, second, out=next(outs))
-        for _ in places:
-            self.run()
-        begin = perf_counter()
-        self.run()
-        self._count = max(1, round(RUN_SECONDS / (perf_counter() - begin)))
-
-    def seconds(self) -> float:
-        """Return the seconds of a call, as the mean of a few."""
-        begin = perf_counter()
-        for _ in range(self._count):
-            self.run()
-        return (perf_counter() - begin) / self._count
+        super().__init__(lambda: self.plan(first, second, out=next(outs)))
 
     def packing(self) -> float:
         """Return the seconds of packing in a call, in the fastest of some runs."""
@@ -140,9 +147,9 @@ class PlanRun:
         return min(time_packing(self.plan.executor, self.run) for _ in range(PACKINGS))
 
 
-def fastest(*plans: PlanRun) -> list[float]:
-    """Return the seconds of a call of some plans, each in the fastest of rounds in turns."""
-    taken = [[one.seconds() for one in plans] for _ in range(ROUNDS)]
+def fastest(*runs: TimedRun) -> list[float]:
+    """Return the seconds of some runs, each in the fastest of rounds in turns."""
+    taken = [[one.seconds() for one in runs] for _ in range(ROUNDS)]
     return [min(times) for times in zip(*taken, strict=True)]
 
 
@@ -193,13 +200,15 @@ def make_epilogue_probe(runs: PlanRuns) -> Measure | None:
 
 
 def _difference(less: PlanRun | None, more: PlanRun | None, factor: float) -> Measure | None:
-    """Return what measures a factor times the seconds that one plan takes beyond another one's."""
-    if less is None or more is None:
-        return None
-    pair = less, more
+    """Return what `measure_difference` does; None where a plan is missing."""
+    return None if less is None or more is None else measure_difference(less, more, factor)
+
+
+def measure_difference(less: TimedRun, more: TimedRun, factor: float) -> Measure:
+    """Return what measures a factor times the seconds that one run takes beyond another one's."""
 
     def measure() -> float:
-        short, long = fastest(*pair)
+        short, long = fastest(less, more)
         return (long - short) * factor
 
     return measure

@@ -262,12 +262,21 @@ NEST_OPERATIONS = {
 
 Extremes are those of floating-point numbers, which keep what is no number."""
 
+NEST_CONSTANT_DIVISION = 6
+"""The same of a division by a number whose reciprocal is multiplied by."""
+
 NEST_WAITING_FACTOR = 2
 """How many times as long a function takes that waits for another one within the same point."""
 
 START_RAMP = 0.25
 """By what share of a cache more than it holds arrays may take for parts of them to be there still,
 when they are asked for in turn."""
+
+NEST_PICK_OPERATIONS = 10
+"""Operations that pick a vector of bytes out of a table in registers."""
+
+NEST_PICKED_BYTES = 64
+"""Bytes of vectors of CPUs that may have instructions for it."""
 
 STAGE_PARTS = 64
 """Parts of a statement between borders that it is cut into, at most."""
@@ -298,8 +307,12 @@ NEST_HELD_ROWS = 6
 NEST_HELD_VECTORS = 2
 """Vectors of each of these rows."""
 
-NEST_SHARED_ROWS = 4
-"""Rows of a stencil that are computed at once, so that what several of them read is loaded once."""
+NEST_SHARED_ROWS = (4, 8)
+"""Rows of a stencil that may be computed at once, so that what several of them read is loaded once,
+and what they have in common computed once."""
+
+PIPELINE_INLINED_STAGES = 4
+"""Stages that may all be computed where the last of them reads them, at most."""
 
 NEST_SPARE_REGISTERS = 2
 """Vector registers that blocks of windows leave free."""

@@ -118,15 +118,20 @@ class Costs:
     )
     # Statements
     statement_seconds: float = _cost(
-        1.4e-6, "s/call", "call of a plan of statements besides what it computes"
+        1.4e-6, "s/call", "call of a plan of statements besides what it computes", "calibrate"
     )
     cold_statement_seconds: float = _cost(
         40e-6, "s/call", "such a call where caches hold nothing of it: code comes from memory, too"
     )
     gather_cycles: float = _cost(
-        1.5, "cycles/element", "loading an element by itself, such as at a computed position"
+        1.5,
+        "cycles/element",
+        "loading an element by itself, such as at a computed position",
+        "calibrate",
     )
-    update_cycles: float = _cost(1.75, "cycles/element", "adding to an element at such a position")
+    update_cycles: float = _cost(
+        1.75, "cycles/element", "adding to an element at such a position", "calibrate"
+    )
     operation_share: float = _share(
         0.73, "of an FMA's time that another operation takes, among others"
     )

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from tilesolve.constants.tuning import NEAR_VECTORS
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.model.walk import choose
@@ -170,6 +171,19 @@ class Access:
         (32, 1)
         """
         return tuple(prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+
+    def pixels(self, letter: str | None) -> int:
+        """Return how many elements pixels have that lie side by side along a letter; 0 for none.
+
+        Examples
+        --------
+        >>> Access("I", (Axis(((1, "x"),)), Axis((), 2)), (64, 3), 1).pixels("x")
+        3
+        """
+        if len(self.axes) < 2 or not 1 < self.shape[-1] <= NEAR_VECTORS:
+            return 0
+        along = self.axes[-2]
+        return self.shape[-1] if along.terms == ((1, letter),) and along.divisor == 1 else 0
 
     def stride(self, letter: str) -> float:
         """Return the bytes from one iteration of a letter to the next; 0 where it does not move it.

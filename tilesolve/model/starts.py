@@ -7,8 +7,9 @@ part, as caches do not drop exactly what was used longest ago.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Literal
 
 from tilesolve.constants.policy import START_RAMP
@@ -19,10 +20,24 @@ Start = Literal["warm", "cold"]
 """Where arrays lie at first: in the nearest cache that holds them all, or in memory."""
 
 
-def start_arrays(cost: Price, places: Sequence[LevelView], start: Start) -> Price:
+def start_arrays(
+    cost: Price,
+    places: Sequence[LevelView],
+    start: Start,
+    between: Sequence[float] = (),
+) -> Price:
     """Return a price that counts from memory as one from where arrays lie at first.
 
     What is touched of them is what the last cache takes in: if it holds all, that comes once.
+
+    Parameters
+    ----------
+    cost, places
+        The price, and who holds what it moves.
+    start
+        Where arrays lie.
+    between
+        Of each tensor, how many bytes were touched since it was; infinite where it was not.
 
     Examples
     --------
@@ -32,14 +47,54 @@ def start_arrays(cost: Price, places: Sequence[LevelView], start: Start) -> Pric
     >>> cost, far = Price((one, two), 0.0, 1.0, ()), LevelView("L1", 64.0, 64, "memory", 1e9)
     >>> start_arrays(cost, (near, far), "warm").level("memory").seconds
     0.0
+    >>> [start_arrays(cost, (near, far), "cold", [n]).level("memory").seconds for n in (64.0, inf)]
+    [0.0, 4.0]
     """
-    if start == "cold" or not cost.levels:
+    if not cost.levels or (start == "cold" and not between):
         return cost
-    touched, share, found = sum(cost.levels[-1].moved), 1.0, list(cost.levels[:1])
+    moved = cost.levels[-1].moved
+    least = inf if start == "cold" else sum(moved)
+    apart = [min(least, one) for one in between or [inf] * len(moved)]
+    shares, found = [1.0] * len(apart), list(cost.levels[:1])
     for level, place in zip(cost.levels[1:], places[1:], strict=True):
-        share = min(share, max(touched / place.capacity - 1, 0.0) / START_RAMP)
-        found.append(_shared(level, share))
+        beyond = [max(one / place.capacity - 1, 0.0) / START_RAMP for one in apart]
+        shares = list(map(min, shares, beyond))
+        found.append(_shared(level, place, shares))
     return replace(cost, levels=tuple(found))
+
+
+def list_between(
+    works: Sequence[Mapping[str, float]], past: Sequence[str | None]
+) -> list[dict[str, float]]:
+    """Return for works that run in turn how many bytes were touched since each of their arrays was.
+
+    Parameters
+    ----------
+    works
+        The bytes that each touches of arrays, by their names.
+    past
+        The array that each writes past the caches.
+
+    Examples
+    --------
+    >>> list_between([{"a": 8.0, "b": 2.0}, {"b": 2.0, "c": 4.0}, {"a": 8.0}], [None, "c", None])
+    [{}, {'b': 10.0}, {'a': 12.0}]
+    """
+    last: dict[str, int] = {}
+    found: list[dict[str, float]] = []
+    for at, touched in enumerate(works):
+        distances = {}
+        for name in touched:
+            if name in last:
+                seen: dict[str, float] = {}
+                for one, without in zip(works[last[name] : at], past[last[name] : at], strict=True):
+                    kept = {x: size for x, size in one.items() if x != without}
+                    seen |= {x: max(size, seen.get(x, 0.0)) for x, size in kept.items()}
+                distances[name] = sum(seen.values())
+        found.append(distances)
+        last |= dict.fromkeys(touched, at)
+        last.pop(past[at] or "", None)
+    return found
 
 
 def charge_sources(cost: Price) -> Price:
@@ -67,13 +122,16 @@ def _timed(level: LevelPrice, passing: float) -> LevelPrice:
     return replace(level, seconds=level.seconds * max(1 - passing, 0.0))
 
 
-def _shared(level: LevelPrice, share: float) -> LevelPrice:
-    """Return a share of what a level serves."""
+def _shared(level: LevelPrice, place: LevelView, shares: Sequence[float]) -> LevelPrice:
+    """Return shares of what a level serves of each tensor."""
+
+    def take(sizes: Sequence[float]) -> tuple[float, ...]:
+        return tuple(share * size for share, size in zip(shares, sizes, strict=True))
+
+    if not level.volumes:
+        return level
+    volumes, whole = take(level.volumes), float(place.seconds(level.volumes))
+    seconds = level.seconds * (float(place.seconds(volumes)) / whole) if whole else 0.0
     return LevelPrice(
-        level.level,
-        level.holder,
-        tuple(share * size for size in level.moved),
-        tuple(share * size for size in level.volumes),
-        tuple(share * size for size in level.packing),
-        share * level.seconds,
+        level.level, level.holder, take(level.moved), volumes, take(level.packing), seconds
     )

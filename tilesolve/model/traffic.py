@@ -111,7 +111,7 @@ def count_traffic(
     between: dict[tuple[Any, ...], Between] = {}
     for at, place in enumerate(places):
         residency = RESIDENCIES[rule](chain, places, at, between)
-        came = _come(chain, places, at, residency, rule, evicts)
+        came, written = _come(chain, places, at, residency, rule, evicts)
         extra: list[Size] = [0.0] * len(came)
         for t, size in sizes.items():
             level = level_of(chain, t, places)
@@ -135,7 +135,11 @@ def count_traffic(
                 came[t], whole = (choose(once, n / chain.width, n) for n in (came[t], whole))
             # A first write needs no read in registers; past them it does unless it is streamed.
             unread = tree.output == "stream" or (tree.output == "store" and at == 0)
-            both[t] = 2 * came[t] - (whole if unread else 0.0)
+            if not chain.children:
+                both[t] = 2 * came[t] - (whole if unread else 0.0)
+            elif not (unread and at == 0):
+                left = np.minimum(np.maximum(written[t], whole), came[t])
+                both[t] = came[t] + left - (whole if unread else 0.0)
         moved.append(tuple(came))
         packing.append(tuple(extra))
         volumes.append(tuple(a + b for a, b in zip(both, extra, strict=True)))
@@ -151,21 +155,50 @@ def _come(
     residency: AnyResidency,
     rule: Rule,
     evicts: Evicts | None,
-) -> list[Size]:
-    """Return the bytes of each access that a place takes in, copies made there left out.
+) -> tuple[list[Size], list[Size]]:
+    """Return the bytes of each access that a place takes in, and those of them that are written.
 
-    The working set of a copy's own store holds the copy; what comes in is the source. One that was
-    prepared is read everywhere.
+    Copies made there are left out. The working set of a copy's own store holds the copy; what comes
+    in is the source. One that was prepared is read everywhere.
     """
+    if chain.children:
+        return _come_in_turn(chain, places, at, residency, rule, evicts)
+    came = _come_alone(chain, places, at, residency, evicts)
+    pairs = zip(chain.accesses, came, strict=True)
+    return came, [0.0 if one.mode == "read" else size for one, size in pairs]
+
+
+def _come_in_turn(
+    chain: Chain,
+    places: Sequence[LevelView],
+    at: int,
+    residency: AnyResidency,
+    rule: Rule,
+    evicts: Evicts | None,
+) -> tuple[list[Size], list[Size]]:
+    """Return what `_come` does for works that run one after another."""
+    accesses, line = chain.accesses, places[at].line
+    mean = [_mean_bytes(chain, t, line, near=False) for t in range(len(accesses))]
+    start, written = _start(chain, places, at, residency, rule, evicts)
+    came = _walk(chain, accesses, mean, residency.stays if at else _never, start)
+    parts = zip(came, written, start, strict=True)
+    return came, [size * (part / whole) if part else 0.0 for size, part, whole in parts]
+
+
+def _come_alone(
+    chain: Chain,
+    places: Sequence[LevelView],
+    at: int,
+    residency: AnyResidency,
+    evicts: Evicts | None,
+) -> list[Size]:
+    """Return the bytes of each access that a place takes in for a single work."""
     line, reads, mean = places[at].line, [], []
     for t, access in enumerate(chain.accesses):
         near = at < level_of(chain, t, places)
         reads.append(chain.buffers[t][1].holds if near else access)
         mean.append(_mean_bytes(chain, t, line, near=near))
     stays = residency.stays
-    if chain.children:
-        start = _start(chain, places, at, residency, rule, evicts)
-        return _walk(chain, reads, mean, stays if at else _never, start)
     if at:
         if evicts is None:
             came = _walk(chain, reads, mean, stays)
@@ -219,21 +252,23 @@ def _start(
     around: AnyResidency,
     rule: Rule,
     evicts: Evicts | None,
-) -> list[Size]:
-    """Return the bytes of each array that works take in which run one after another.
+) -> tuple[list[Size], list[Size]]:
+    """Return the bytes of each array that works take in which run one after another, and write.
 
     What an earlier one touched is there for a later one if all that both touch, and those between
     them, fits.
     """
     came: dict[str, Size] = {}
+    wrote: dict[str, Size] = {}
     touched: dict[str, Size] = {}
     first: dict[str, int] = {}
     lumps: list[Size] = []
     for number, child in enumerate(chain.children):
         residency = RESIDENCIES[rule](child, places, at)
         lumps.append(residency.touched)
-        moved = _come(child, places, at, residency, rule, evicts)
+        moved, written = _come(child, places, at, residency, rule, evicts)
         for t, (one, size) in enumerate(zip(child.accesses, moved, strict=True)):
+            wrote[one.array] = wrote.get(one.array, 0.0) + written[t]
             own = _mean_bytes(child, t, places[at].line, near=False)[-1]
             if one.array not in came:
                 came[one.array], touched[one.array], first[one.array] = size, own, number
@@ -243,7 +278,8 @@ def _start(
             more = choose(there, np.maximum(size - touched[one.array], 0.0), size)
             came[one.array] = came[one.array] + more
             touched[one.array] = np.maximum(touched[one.array], own)
-    return [came[one.array] for one in chain.accesses]
+    arrays = [one.array for one in chain.accesses]
+    return [came[array] for array in arrays], [wrote[array] for array in arrays]
 
 
 def _unless(

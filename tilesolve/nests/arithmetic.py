@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log2, prod
+from types import MappingProxyType
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_OPERATIONS, NEST_WAITING_FACTOR
+from tilesolve.constants.policy import NEST_OPERATIONS, NEST_PICK_OPERATIONS, NEST_PICKED_BYTES
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
-from tilesolve.contractions.statements.operations import named_kind
 from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Apply, Choose, Number, Read, Reduce, Term
+from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.machine.model import Machine
 from tilesolve.model.loop_tree import Buffer, Loop, LoopTree, list_loops
 from tilesolve.model.nest import tile_counts
 from tilesolve.nests.loops import step_of
+from tilesolve.nests.operations import EXTREMES, count_operations
 from tilesolve.nests.programs import holds_sums, walks_vectors
-
-EXTREMES = ("minimum", "maximum")
-"""Operations that take longer where numbers may be none."""
 
 
 def lanes_of(dtype: str, machine: Machine) -> int:
@@ -49,26 +47,41 @@ def points_of_vector(stage: Stage, dtypes: Mapping[str, str], machine: Machine) 
 
 
 def step_seconds(
-    stage: Stage, dtypes: Mapping[str, str], machine: Machine, threads: int, vector: str | None
+    stage: Stage,
+    dtypes: Mapping[str, str],
+    machine: Machine,
+    threads: int,
+    vector: str | None,
+    rows: Mapping[str, int] = MappingProxyType({}),
 ) -> float:
     """Return what a vector of points along a letter takes, or a single point without one.
 
     Elements at computed positions are loaded one by one, and those that an update adds to wait for
-    the ones before.
+    the ones before. `rows` are those that are written out around vectors, see `count_operations`.
     """
     slot = slot_seconds(stage, dtypes, machine, threads)
-    operations = max(count_operations(stage.term, dtypes, vector), 1) / 2 * slot
+    count = max(count_operations(stage.term, dtypes, vector, rows), 1)
     if stage.update is not None and not vector:
-        return max(operations, machine.costs.update_cycles / machine.frequency)
+        return max(count / 2 * slot, machine.costs.update_cycles / machine.frequency)
     lanes = points_of_vector(stage, dtypes, machine) if vector else 1
-    gathers = sum(_is_gathered(one, vector) for one in stage.reads) * lanes
-    return operations + gathers * machine.costs.gather_cycles / machine.frequency
+    gathered = [one for one in stage.reads if _is_gathered(one, vector)]
+    picked = [one for one in gathered if vector and _is_picked(one, dtypes, machine)]
+    gathers = (len(gathered) - len(picked)) * lanes
+    seconds = (count + NEST_PICK_OPERATIONS * len(picked)) / 2 * slot
+    return seconds + gathers * machine.costs.gather_cycles / machine.frequency
 
 
 def _is_gathered(read: Read, vector: str | None) -> bool:
     """Return whether positions of a read are computed for each point of a vector by itself."""
     computed = [one for one in read.subscripts if not isinstance(one, Affine)]
     return any(vector is None or vector in one.letters for one in computed)
+
+
+def _is_picked(read: Read, dtypes: Mapping[str, str], machine: Machine) -> bool:
+    """Return whether bytes are picked out of a table that stays in registers."""
+    (place,) = read.parts if len(read.subscripts) == 1 else (read,)
+    small = np.dtype(dtypes[read.array]).itemsize == 1 and place.kind(dtypes) == "uint8"
+    return small and machine.vector_bits >= 8 * NEST_PICKED_BYTES
 
 
 def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machine) -> float:
@@ -89,8 +102,8 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     (stage,) = computation.stages
     vector, dtypes = tree.letter_of("vector"), computation.dtypes
     lanes = points_of_vector(stage, dtypes, machine) if vector else 1
-    work = step_seconds(stage, dtypes, machine, tree.threads, vector)
     trips = _Trips(stage, tree, computation.sizes, lanes)
+    work = step_seconds(stage, dtypes, machine, tree.threads, vector, trips.written_out())
     cycle = 1 / machine.frequency
     start = machine.costs.tile_cycles * cycle
     outer, held = trips.divide()
@@ -113,45 +126,6 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     return seconds * trips.share_of_thread()
 
 
-def count_operations(term: Term, dtypes: Mapping[str, str], vector: str | None = None) -> int:
-    """Return how many additions a point takes as long as, each different operation once.
-
-    Of vectors along a letter, what is the same for all points is computed before.
-    """
-    applied = {one for one in term.all if isinstance(one, Apply | Choose | Reduce)}
-    return sum(_operations(one, dtypes, vector) for one in applied if _varies(one, vector))
-
-
-def _varies(term: Term, vector: str | None) -> bool:
-    """Return whether a term differs from point to point of a vector."""
-    return vector is None or isinstance(term, Reduce) or vector in term.letters
-
-
-def _operations(one: Term, dtypes: Mapping[str, str], vector: str | None) -> int:
-    """Return how many additions an operation by itself takes as long as.
-
-    A sum of numbers that are narrower than it widens them.
-    """
-    if isinstance(one, Choose):
-        return 1
-    assert isinstance(one, Apply | Reduce)
-    kind = np.dtype(named_kind(one.kind(dtypes)))
-    count = NEST_OPERATIONS.get(one.name, 1)
-    if one.name in EXTREMES:
-        simple = any(isinstance(part, Number) for part in one.parts)
-        return count // (1 + simple) if kind.kind == "f" else 1
-    if isinstance(one, Reduce):
-        return 1 + (np.dtype(named_kind(one.term.kind(dtypes))) != kind)
-    inner = (part for part in one.all if part != one and _varies(part, vector))
-    waits = count > 1 and any(map(_is_function, inner))
-    return count * NEST_WAITING_FACTOR if waits else count
-
-
-def _is_function(term: Term) -> bool:
-    """Return whether a term is computed by many instructions."""
-    return isinstance(term, Apply) and term.name in NEST_OPERATIONS and term.name not in EXTREMES
-
-
 def _joining_seconds(stage: Stage, computation: Computation, slot: float) -> float:
     """Return what it takes to put the halves of a vector of sums together: a shuffle besides."""
     assert stage.reduction is not None
@@ -160,7 +134,10 @@ def _joining_seconds(stage: Stage, computation: Computation, slot: float) -> flo
 
 
 def _transposing_seconds(stage: Stage, tree: LoopTree, lanes: int, slot: float) -> float:
-    """Return what a vector takes to be put together from rows that are written out around it."""
+    """Return what a vector takes to be put together from rows that are written out around it.
+
+    Channels are taken out of pixels with a shuffle for each further vector of these.
+    """
     vector = tree.letter_of("vector")
     rows = {loop.letter for loop in tree.loops if loop.kind == "unrolled"}
     crossed = [
@@ -168,7 +145,9 @@ def _transposing_seconds(stage: Stage, tree: LoopTree, lanes: int, slot: float) 
         for one in tree.works[0].accesses
         if vector in one.letters and vector not in one.contiguous and rows & set(one.contiguous)
     ]
-    return 0.0 if stage.reduction is not None else len(crossed) * log2(lanes) * slot
+    pixels = {one.array: one.pixels(vector) for one in tree.works[0].accesses}
+    taken = sum(max(pixels[read.array] - 1, 0) for read in stage.reads)
+    return 0.0 if stage.reduction is not None else (len(crossed) * log2(lanes) + taken) * slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +165,14 @@ class _Trips:
         held = [one for body in bodies if holds_sums(self.stage, body) for one in list_loops(body)]
         outer = self.tree.loops[: len(self.tree.loops) - len(held)]
         return [one for one in outer if not walks_vectors(self.stage, one)], held
+
+    def written_out(self) -> dict[str, int]:
+        """Return how many rows of each letter are written out around vectors."""
+        found = {}
+        for loop in self.tree.loops:
+            if loop.kind == "unrolled":
+                found[loop.letter] = self.held([loop])
+        return found
 
     def count(self, loops: Sequence[Loop]) -> int:
         """Return how often the innermost of some loops comes round, others left out.

@@ -246,8 +246,11 @@ class _Cutter:
         """Yield the parts of a box."""
         if any(high < low for low, high in box.values()):
             return
+        place = _Place(self, box, where)
         try:
-            found = _Place(self, box, where).term(term)
+            while isinstance(term, Choose) and isinstance(test := place.term(term.test), Number):
+                term = place.chosen(term, term.yes if test.value else term.no)
+            found = place.term(term)
         except _BorderError as border:
             (condition,) = border.args
             for one in (condition, negate(condition)):
@@ -312,7 +315,7 @@ class _Place:
         """Return what a choice is, given its test."""
         if not isinstance(test, Number):
             return Choose(test, self.term(yes), self.term(no), choice.inline)
-        return self._chosen(choice, self.term(yes if test.value else no))
+        return self.chosen(choice, self.term(yes if test.value else no))
 
     def settled(self, term: Term) -> Term:
         """Return a term without choices that those around decide; its positions are as they are."""
@@ -321,12 +324,12 @@ class _Place:
         test = self.term(term.test)
         known = test.value if isinstance(test, Number) else self.known.get(test)
         if known is not None:
-            return self._chosen(term, self.settled(term.yes if known else term.no))
+            return self.chosen(term, self.settled(term.yes if known else term.no))
         there = replace(self, box=self._narrowed(test), known={**self.known, test: True})
         other = replace(self, known={**self.known, test: False})
         return Choose(term.test, there.settled(term.yes), other.settled(term.no), term.inline)
 
-    def _chosen(self, choice: Choose, found: Term) -> Term:
+    def chosen(self, choice: Choose, found: Term) -> Term:
         """Return one of two terms in the dtype of both."""
         kind = choice.kind(self.cutter.dtypes)
         if isinstance(kind, str) and found.kind(self.cutter.dtypes) != kind:

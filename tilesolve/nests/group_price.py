@@ -30,8 +30,7 @@ def price_group(request: NestRequest, tree: LoopTree) -> Price:
     """
     computation, machine = request.computation, request.machine
     places = list_levels(machine, tree.threads)
-    moved = replace(tree, body=_without_arrays(tree.body))
-    found = count_traffic(moved, places, evicts=evicts_itself(machine))
+    found = count_traffic(without_arrays(tree), places, evicts=evicts_itself(machine))
     apart = tree.output == "stream" and not has_whole_lines(
         computation.output, machine.levels[0].line
     )
@@ -50,8 +49,12 @@ def price_group(request: NestRequest, tree: LoopTree) -> Price:
     return Price(price_levels(places, found, done / once if once else 1.0), compute, calls, ())
 
 
+def without_arrays(tree: LoopTree) -> LoopTree:
+    """Return a tree without buffers that are arrays themselves: these are touched as any others."""
+    return replace(tree, body=_without_arrays(tree.body))
+
+
 def _without_arrays(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return nodes without buffers that are arrays themselves: these are touched as any others."""
     found: list[Node] = []
     for node in nodes:
         body = () if isinstance(node, Do) else _without_arrays(node.body)
@@ -83,27 +86,28 @@ def _stage_seconds(
     column = stage.output[-1] if stage.output else ""
     summed = prod(computation.sizes[x] for x in stage.summed)
     each = points_of_vector(stage, computation.dtypes, machine) if column else 1
-    work = step_seconds(stage, computation.dtypes, machine, tree.threads, column or None)
+    written = _list_rows(one)
+    work = step_seconds(stage, computation.dtypes, machine, tree.threads, column or None, written)
     share = _share(tree, node, one)
-    rows = one.points({column: computation.sizes[column]} if column else {}) / _rows(one)
+    whole = {column: computation.sizes[column]} if column else {}
+    rows = one.points(whole) / prod(written.values())
     seconds = one.points({column: each} if column else {}) * summed * work
     starts = rows * machine.costs.tile_cycles / machine.frequency
     return (seconds + starts) * share, rows * share
 
 
-def _rows(one: Placed) -> float:
-    """Return how many rows of a stage are written out around each vector."""
-    found = 1.0
+def _list_rows(one: Placed) -> dict[str, int]:
+    """Return how many rows of a stage are written out around each vector, by its letters."""
+    found = dict[str, int]()
     for loop in one.own:
         if loop.kind != "unrolled":
             continue
         own = one.regions.letter_of(one.stage, loop.letter)
         steps = [tile.step for tile in one.tiles if tile.letter == loop.letter]
         steps += [step_of(x) for x in one.own if x.letter == loop.letter and x is not loop]
-        if own is None or not steps:
-            found *= one.regions.spans[one.stage][own or loop.letter].extent
-        else:
-            found *= max(float(steps[-1] * one.regions.spans[one.stage][own].scale), 1.0)
+        span = one.regions.spans[one.stage][own or loop.letter]
+        count = span.extent if own is None or not steps else int(steps[-1] * span.scale)
+        found[own or loop.letter] = max(count, 1)
     return found
 
 

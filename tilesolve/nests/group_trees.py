@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
@@ -20,12 +20,12 @@ from tilesolve.model.loop_tree import (
     LoopTree,
     Node,
     Work,
-    list_loops,
     list_works,
     nest_loops,
     renumber,
 )
 from tilesolve.model.nest import Output
+from tilesolve.nests.arithmetic import points_of_vector
 from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.groups import Group, holds_rings
 from tilesolve.nests.loops import step_of
@@ -140,10 +140,10 @@ def with_works(request: NestRequest, tree: LoopTree) -> LoopTree:
             spans[one.stage] = group.regions.spans[one.stage]
             if one.kept is not None and one.stage not in computation.outputs:
                 rooms[one.stage] = one.room()[1]
-    rows = [_written_out(tree.body, at) for at, _ in enumerate(computation.stages)]
+    rows = dict(_written_out(tree.body))
     works = tuple(
-        _work(request, stage, (spans, rooms), own)
-        for stage, own in zip(computation.stages, rows, strict=True)
+        _work(request, stage, (spans, rooms), rows[at])
+        for at, stage in enumerate(computation.stages)
     )
     holds = {one.accesses[0].array: one.accesses[0] for one in works}
     body = tuple(_with_holds(node, works, holds) for node in tree.body)
@@ -204,10 +204,18 @@ class _Maker:
             if not any(one.letter == rows[-1] and one.step == written for one in loops):
                 around.append(over(rows[-1], written))
             inside.insert(len(short), over(rows[-1], 1, "unrolled"))
+        if len(inside) > 1 and not summed:  # rows are walked together, vector by vector
+            around.append(over(column, self.lanes(stage)))
         body = nest_loops([*summed, *inside], (Do(work),))
         holds = Access(stage.name, (), (), 1, "write")
         call = Call((Buffer(0, holds, "registers", "register", body),))
         return nest_loops(around, (call,))[0]
+
+    def lanes(self, stage: Stage) -> int:
+        """Return how many points of a stage a vector has."""
+        computation = self.request.computation
+        largest = largest_part(computation, stage)
+        return points_of_vector(largest, computation.dtypes, self.request.machine)
 
     def is_short(self, letter: str) -> bool:
         """Return whether a letter, such as that of channels, is written out within each vector.
@@ -222,12 +230,19 @@ class _Maker:
         return self.regions.spans[stage.name][own].letter or own
 
 
-def _written_out(nodes: Sequence[Node], work: int) -> dict[str, int]:
-    """Return how many rows of each letter are written out around the vectors of a work."""
-    loops = [one for one in list_loops(nodes) if work in list_works(one.body)]
-    steps = {one.letter: step_of(one) for one in loops if one.kind != "unrolled"}
-    rows = [one.letter for one in loops if one.kind == "unrolled"]
-    return {letter: max(steps.get(letter, 1), 1) for letter in rows}
+def _written_out(
+    nodes: Sequence[Node], around: tuple[Loop, ...] = ()
+) -> Iterator[tuple[int, dict[str, int]]]:
+    """Yield for each work how many rows of each letter are written out around its vectors."""
+    for node in nodes:
+        if isinstance(node, Do):
+            steps = {one.letter: step_of(one) for one in around if one.kind != "unrolled"}
+            rows = [one.letter for one in around if one.kind == "unrolled"]
+            yield node.work, {letter: max(steps.get(letter, 1), 1) for letter in rows}
+        else:
+            yield from _written_out(
+                node.body, (*around, node) if isinstance(node, Loop) else around
+            )
 
 
 def _work(

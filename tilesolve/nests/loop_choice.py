@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tilesolve.constants.policy import NEST_ENUMERATED_LETTERS
+from tilesolve.constants.policy import NEST_ENUMERATED_LETTERS, NEST_SHARED_ROWS
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
 from tilesolve.nests.classify import NestClass, is_written_once, tile_class
@@ -71,15 +71,16 @@ def choose_loops(request: NestRequest) -> LoopSolution:
     kind, thesis = tile_class(request.statement), request.mode == "thesis"
     reason, streamed = _untiled_reason(request, kind), _streams(request, kind)
     tiled = [] if reason else list(STRATEGIES[kind](request, streamed))
-    untiled = LoopCandidate(_untiled_tree(request, streamed), reason or "no tile fits the caches")
-    found = tiled or [untiled]
+    why = reason or "no tile fits the caches"
+    untiled = [LoopCandidate(one, why) for one in _list_untiled(request, streamed)]
+    found = tiled or untiled
     priced = [(price_loops(request, one.tree), one) for one in found[: 1 if thesis else None]]
     best = min(priced, key=score)
     if best[1].tree.output == "stream" and not thesis:
         cached = replace(best[1], tree=replace(best[1].tree, output="store"))
         best = min((price_loops(request, cached.tree), cached), best, key=score)
     if tiled and kind is NestClass.TEMPORAL and request.mode == "default":
-        plain = replace(untiled, why="tiles would cost more than they save")
+        plain = replace(untiled[0], why="tiles would cost more than they save")
         best = min(best, (price_loops(request, plain.tree), plain), key=score)
     cost, one = best
     return LoopSolution(request, one.why, cost, one.tree, one.tiles, one.name_limit())
@@ -172,17 +173,24 @@ def _make_setting(request: NestRequest) -> Setting:
     )
 
 
-def _untiled_tree(request: NestRequest, streamed: bool) -> LoopTree:
-    """Return the loops of a statement without tiles, as good as they get."""
-    stage = request.statement
+def _list_untiled(request: NestRequest, streamed: bool) -> list[LoopTree]:
+    """Return the loops of a statement without tiles; where rows share much, those together too."""
+    stage, extents = request.statement, request.computation.sizes
     sums = stage.reduction is not None and request.computation.points(stage)
     if sums and request.mode not in ("thesis", "plain"):
-        return untiled_tree(request) if stage.output else single_tree(request)
-    rows = choose_block(request) if request.mode == "default" and not streamed else None
-    if rows:
-        return windows_tree(request, rows)
-    row = find_shared_row(request) if request.mode == "default" and not streamed else None
-    return rows_tree(request, row) if row else plain_tree(request, streamed=streamed)
+        return [untiled_tree(request) if stage.output else single_tree(request)]
+    block = choose_block(request) if request.mode == "default" and not streamed else None
+    if block:
+        return [windows_tree(request, block)]
+    plain = plain_tree(request, streamed=streamed)
+    row = find_shared_row(request) if request.mode == "default" else None
+    if row is None:
+        return [plain]
+    line = request.machine.levels[0].line
+    whole = streamed and has_whole_lines(request.computation.output, line)
+    counts = [one for one in NEST_SHARED_ROWS if one <= extents[row]]
+    rows = [rows_tree(request, row, one, streamed=whole) for one in counts]
+    return [plain, *rows] if streamed else rows
 
 
 def _streams(request: NestRequest, kind: NestClass) -> bool:

@@ -84,7 +84,7 @@ class _Piece:
 
     Parameters
     ----------
-    number
+    number, stage
         Of that stage.
     border
         Whether other parts are larger: then its code is short.
@@ -93,6 +93,7 @@ class _Piece:
     """
 
     number: int
+    stage: Stage
     border: bool
     narrow: frozenset[str]
 
@@ -100,6 +101,8 @@ class _Piece:
         """Return a node that computes it."""
         if isinstance(node, Do):
             return Do(self.number)
+        if self.border and isinstance(node, Loop) and walks_vectors(self.stage, node):
+            return self.node(node.body[0])  # its rows come one after another
         body = tuple(map(self.node, node.body))
         if isinstance(node, Loop) and self.border:
             plain = node.kind == "unrolled" or node.letter in self.narrow
@@ -127,7 +130,8 @@ def _cut_stages(computation: Computation) -> tuple[Computation, list[list[_Piece
         for part in cut:
             narrow = {x for x, low, high in part.ranges if high - low < GROUP_SHORT_EXTENT}
             border = part is not cut[0]
-            pieces.append(_Piece(len(found) + len(pieces), border, frozenset(narrow)))
+            number = len(found) + len(pieces)
+            pieces.append(_Piece(number, stage, border, frozenset(narrow)))
         numbers.append(pieces)
         found += list_parts(computation, stage)
     if tuple(found) == computation.stages:

@@ -157,13 +157,16 @@ class NestRequest:
         """The register file and the caches as a thread sees them."""
         return list_levels(self.machine, self.threads)
 
-    def charge(self, cost: Price) -> Price:
-        """Return what loops cost with arrays where they lie at first, each byte where it is."""
-        return charge_sources(start_arrays(cost, self.places, self.start))
+    def charge(self, cost: Price, between: Sequence[float] = ()) -> Price:
+        """Return what loops cost with arrays where they lie at first, each byte where it is.
 
-    def score(self, cost: Price) -> float:
+        `between` says how many bytes were touched since each tensor was, see `start_arrays`.
+        """
+        return charge_sources(start_arrays(cost, self.places, self.start, between))
+
+    def score(self, cost: Price, between: Sequence[float] = ()) -> float:
         """Return what loops are compared by."""
-        return score_price(self.charge(cost), self.machine.costs.level_overlap)
+        return score_price(self.charge(cost, between), self.machine.costs.level_overlap)
 
 
 def _find_outputs(computation: Computation, stages: Sequence[Stage]) -> tuple[str, ...]:

@@ -121,21 +121,22 @@ def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:
     return make_tree(request, [*loops, over(column, 1, "vector")], streamed=streamed)
 
 
-def rows_tree(request: NestRequest, row: str) -> LoopTree:
+def rows_tree(request: NestRequest, row: str, count: int, *, streamed: bool = False) -> LoopTree:
     """Return the loops of `plain_tree` with some rows written out around each vector.
 
     What several of them read is loaded once.
     """
-    stage, plain = request.statement, plain_tree(request)
+    stage, plain = request.statement, plain_tree(request, streamed=streamed)
     column = stage.output[-1]
     loops = [one for one in plain.loops if one.kind != "vector"]
     if any(one.letter == column for one in loops):  # threads divide lines
         return plain
-    loops = [replace(x, step=NEST_SHARED_ROWS) if x.letter == row else x for x in loops]
+    loops = [replace(x, step=count) if x.letter == row else x for x in loops]
     widest = max(one.element for one in find_references(request.computation, stage))
     walk = over(column, _vector_bytes(request) // widest)
     inner = over(row, 1, "unrolled"), over(column, 1, "vector")
-    return make_tree(request, [*(replace(x, body=()) for x in loops), walk, *inner])
+    around = [replace(x, body=()) for x in loops]
+    return make_tree(request, [*around, walk, *inner], streamed=streamed)
 
 
 def find_shared_row(request: NestRequest) -> str | None:
@@ -161,7 +162,7 @@ def find_shared_row(request: NestRequest) -> str | None:
         return None
     reads = {read for read in stage.reads if column in read.letters}
     saved = {
-        x: _count_shared(reads, x) for x in stage.output[:-1] if extents[x] >= NEST_SHARED_ROWS
+        x: _count_shared(reads, x) for x in stage.output[:-1] if extents[x] >= min(NEST_SHARED_ROWS)
     }
     best = max(saved, key=lambda x: saved[x], default="")
     return best if saved.get(best) else None
@@ -416,8 +417,8 @@ def as_loaded(
 
     A load takes as long however many bytes of a vector it fills, and longer across the end of a
     line. Lanes that lie apart are loaded one by one, unless rows that lie side by side are
-    written out around: then blocks are transposed. Those a few elements apart are found in as many
-    vectors. Sums are not loaded.
+    written out around: then blocks are transposed. Those a few elements apart, such as channels of
+    pixels, are found in as many vectors. Sums are not loaded.
 
     Parameters
     ----------
@@ -441,6 +442,10 @@ def as_loaded(
         written_out = {loop.letter for loop in loops if loop.kind == "unrolled"}
         if written_out.intersection(access.contiguous):
             return access
+        channels = access.pixels(vector)
+        if channels:
+            widest = widest_bytes(stage, request.computation.dtypes, vector)
+            return replace(access, loaded=float(channels * widest))
         return replace(access, loaded=each * size)
     apart = max(step for step, letter in access.axes[-1].terms if letter == vector)
     widest = widest_bytes(stage, request.computation.dtypes, vector)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self, TypeVar
+from math import inf
+from typing import ClassVar, Self, TypeGuard, TypeVar
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation
@@ -13,12 +14,13 @@ from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.program import Program
 from tilesolve.machine.model import Machine
+from tilesolve.model.chain import Chain
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
-from tilesolve.model.starts import Start
+from tilesolve.model.starts import Start, list_between
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
-from tilesolve.nests.group_price import price_group
+from tilesolve.nests.group_price import price_group, without_arrays
 from tilesolve.nests.group_trees import Grouping, group_tree
 from tilesolve.nests.groups import Group, Placed, holds_rings
 from tilesolve.nests.moves import read_move, transpose_of
@@ -448,7 +450,42 @@ class SolvedNest:
         """Predicted seconds of a call: of all statements, and what it takes besides."""
         costs, cold = self.machine.costs, self.request.start == "cold"
         called = costs.cold_statement_seconds if cold else costs.statement_seconds
-        return called + sum(one.seconds for one in self.solutions)
+        return called + add_seconds(self.solutions)
+
+
+def add_seconds(solutions: Sequence[NestSolution]) -> float:
+    """Return what solutions take one after another: loops find in caches what others left there."""
+    if len(solutions) == 1:
+        return solutions[0].seconds
+    touched = [_list_touched(one) for one in solutions]
+    past = [next(iter(one.non_temporal), None) if _is_looped(one) else None for one in solutions]
+    works = [_sum_touched(several) for several in touched]
+    total = 0.0
+    for one, several, between in zip(solutions, touched, list_between(works, past), strict=True):
+        if _is_looped(one):
+            total += one.request.score(one.cost, [between.get(name, inf) for name, _ in several])
+        else:
+            total += one.seconds
+    return total
+
+
+def _is_looped(solution: NestSolution) -> TypeGuard[LoopSolution | FusedSolution]:
+    return isinstance(solution, LoopSolution | FusedSolution)
+
+
+def _list_touched(solution: NestSolution) -> list[tuple[str, float]]:
+    """Return the arrays that a solution touches, as its price has them, and the bytes of each."""
+    if not _is_looped(solution):
+        return [(one.name, float(one.bytes)) for one in solution.computation.arrays]
+    names = [one.array for one in Chain(without_arrays(solution.loops)).accesses]
+    return list(zip(names, solution.cost.levels[-1].moved, strict=True))
+
+
+def _sum_touched(several: Sequence[tuple[str, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, size in several:
+        found[name] = found.get(name, 0.0) + size
+    return found
 
 
 _S = TypeVar("_S", bound=NestSolution)

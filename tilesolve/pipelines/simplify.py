@@ -9,7 +9,15 @@ from tilesolve.constants.policy import PIPELINE_PARTS, PIPELINE_TERM_PARTS
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Cast, Dtypes, Read, Reduce, Term
+from tilesolve.contractions.statements.terms import (
+    Cast,
+    Choose,
+    Dtypes,
+    Position,
+    Read,
+    Reduce,
+    Term,
+)
 from tilesolve.nests.cuts import Part, cut_stage, settle_choices
 from tilesolve.nests.regions import slides
 from tilesolve.pipelines.graph import Place, substitute
@@ -66,7 +74,7 @@ def list_needed(
     """
     simplifier = _Simplifier(computation, kept, pinned, everything)
     for stage in computation.stages:
-        simplifier.note(stage)
+        simplifier.note(stage, cut_stage(computation, stage))
     for once in (True, False):
         for name in reversed(list(simplifier.stages)[:-1]):
             simplifier.move(simplifier.stages[name], once=once)
@@ -90,7 +98,10 @@ def bind_part(computation: Computation, stages: tuple[Stage, ...]) -> Computatio
 
 @dataclass(slots=True)
 class _Simplifier:
-    """Stages that are put into one another; `readers` of each array are kept up to date."""
+    """Stages that are put into one another.
+
+    The `readers` of each array, and the parts that each stage is `cut` into, are kept up to date.
+    """
 
     computation: Computation
     kept: frozenset[str]
@@ -98,24 +109,21 @@ class _Simplifier:
     everything: bool
     stages: dict[str, Stage] = field(default_factory=dict)
     readers: dict[str, dict[str, None]] = field(default_factory=dict)
+    cut: dict[str, tuple[Part, ...]] = field(default_factory=dict)
     dtypes: Dtypes = field(init=False)
     sizes: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.dtypes, self.sizes = self.computation.dtypes, self.computation.sizes
 
-    def note(self, stage: Stage) -> None:
-        """Take a stage, or another form of it."""
+    def note(self, stage: Stage, parts: tuple[Part, ...]) -> None:
+        """Take a stage, or another form of it, with its parts, the largest one first."""
         before = self.stages.get(stage.name)
         for read in before.reads if before else ():
             self.readers[read.array].pop(stage.name, None)
-        self.stages[stage.name] = stage
+        self.stages[stage.name], self.cut[stage.name] = stage, parts
         for read in stage.reads:
             self.readers.setdefault(read.array, {})[stage.name] = None
-
-    def parts(self, stage: Stage) -> tuple[Part, ...]:
-        """Return the parts of a stage, the largest one first."""
-        return cut_stage(self.computation, stage)
 
     def move(self, producer: Stage, *, once: bool) -> None:
         """Compute a stage where it is read, and nowhere else, if it goes; or if it does `once`."""
@@ -124,7 +132,7 @@ class _Simplifier:
             self._leave_out(producer)
         if not readers or not self._may_go(producer, readers):
             return
-        trivial = _is_trivial(self.parts(producer)[0].term)
+        trivial = _is_trivial(self.cut[producer.name][0].term)
         goes = not once and (self.everything or trivial)
         if not goes and not self._needed_once(producer, readers):
             return
@@ -133,19 +141,26 @@ class _Simplifier:
             term = Cast(self.dtypes[producer.name], term)
         put = _Put(producer.name, tuple(producer.output_letters()), term, trivial)
         try:
-            made = [
-                settle_choices(
-                    self.computation, replace(one, term=put.into(one.term), augmented=False)
-                )
-                for one in readers
-            ]
+            made = [self._with(one, put) for one in readers]
         except SpecError:  # a position that no quotient of sums is, or a sum of what stays the same
             return
-        if not all(self._fits(one, old, producer) for one, old in zip(made, readers, strict=True)):
+        if not all(self._fits(*one, old, producer) for one, old in zip(made, readers, strict=True)):
             return
         for one in made:
-            self.note(one)
+            self.note(*one)
         self._leave_out(producer)
+
+    def _with(self, reader: Stage, put: _Put) -> tuple[Stage, tuple[Part, ...]]:
+        """Return a stage in which a term takes the place of an array, and its parts.
+
+        They are where those before were, unless the term has borders of its own.
+        """
+        made = replace(reader, term=put.into(reader.term), augmented=False)
+        if any(isinstance(one, Position | Choose) for one in put.term.all):
+            made = settle_choices(self.computation, made)
+            return made, cut_stage(self.computation, made)
+        before = self.cut[reader.name]
+        return made, tuple(replace(part, term=put.into(part.term)) for part in before)
 
     def _leave_out(self, producer: Stage) -> None:
         """Leave a stage out."""
@@ -170,7 +185,7 @@ class _Simplifier:
         around = frozenset(reader.output)
         found = [
             (read, letters)
-            for read, letters in _places(self.parts(reader)[0].term, around)
+            for read, letters in _places(self.cut[reader.name][0].term, around)
             if read.array == producer.name
         ]
         return len({read for read, _ in found}) == 1 and all(self._is_once(*x) for x in found)
@@ -183,11 +198,11 @@ class _Simplifier:
         moved = {letter for one in places for letter in one.letters}
         return all(letter in moved or self.sizes[letter] == 1 for letter in letters)
 
-    def _fits(self, made: Stage, reader: Stage, producer: Stage) -> bool:
+    def _fits(self, made: Stage, parts: tuple[Part, ...], reader: Stage, producer: Stage) -> bool:
         """Return whether a stage that computes another one, too, has a term as good as before."""
         if len(made.term.all) > PIPELINE_PARTS * PIPELINE_TERM_PARTS:
             return False
-        parts, before = self.parts(made), (self.parts(reader), self.parts(producer))
+        before = self.cut[reader.name], self.cut[producer.name]
         if len(parts) > max(PIPELINE_PARTS, *map(len, before)):
             return False
         if any(len(one.term.all) > PIPELINE_TERM_PARTS for one in parts):
@@ -238,7 +253,9 @@ class _Put:
 
     def into(self, term: Term) -> Term:
         """Return a term with it in place of the array."""
-        found = term.rebuilt([self.into(one) for one in term.parts]) if term.parts else term
+        parts = [self.into(one) for one in term.parts]
+        changed = any(one is not old for one, old in zip(parts, term.parts, strict=True))
+        found = term.rebuilt(parts) if changed else term
         if isinstance(found, Reduce) and not set(found.over) <= set(found.term.letters):
             raise SpecError(f"{found} runs over letters that its term has no more")
         if not isinstance(found, Read) or found.array != self.name:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from tilesolve.constants.policy import PIPELINE_LAST_CACHES
+from tilesolve.constants.policy import PIPELINE_INLINED_STAGES, PIPELINE_LAST_CACHES
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.nests.classify import is_written_once
+from tilesolve.nests.cuts import cut_stage
 from tilesolve.nests.group_trees import Grouping
 from tilesolve.nests.planning import solve_nest, solve_statement
 from tilesolve.nests.regions import find_regions
@@ -143,9 +144,22 @@ class _Solver:
         if together is not None and (request.mode == "thesis" or request.fusion == "overlap"):
             return (together,)
         apart = [one for name in names for one in self.of((name,))]
-        if together is None or not pays(together.score, sum(one.score for one in apart)):
-            return apart
-        return (together,)
+        found, cost = apart, sum(one.score for one in apart)
+        if together is not None and pays(together.score, cost):
+            found, cost = [together], together.score
+        inlined = _inline(request)
+        return inlined if inlined and sum(one.score for one in inlined) < cost else found
+
+
+def _inline(request: NestRequest) -> tuple[NestSolution, ...]:
+    """Return what computes few stages within the last one's term; nothing if it has parts."""
+    computation = request.computation
+    if request.mode != "default" or len(computation.stages) > PIPELINE_INLINED_STAGES:
+        return ()
+    simple = simplify(computation, pinned=frozenset(computation.outputs), everything=True)
+    if len(simple.stages) > 1 or len(cut_stage(simple, simple.stages[0])) > 1:
+        return ()
+    return solve_statement(replace(request, computation=simple))
 
 
 def solve_part(request: NestRequest) -> tuple[NestSolution, ...]:

@@ -232,7 +232,7 @@ class Traced(NDArrayOperatorsMixin):
                 tests.append(apply("equal", apply("remainder", letter - place.offset, step), 0))
         term, writes = self._written(value, at), 0
         if tests:
-            again = 0 < node.writes < STAGE_PARTS or is_filled(node)
+            again = 0 < node.writes < STAGE_PARTS - 1 or is_filled(node)
             old = node.term if again and node.term is not None else Read(node.name, letters)
             term = Choose(reduce(and_, tests), term, old)
             writes = node.writes + 1 if again else 1
