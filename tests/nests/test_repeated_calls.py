@@ -14,6 +14,7 @@ from tilesolve.nests.plan import nest
 from tilesolve.nests.running import NestRunner
 
 MACHINE = "i7-6700k"
+RNG = np.random.default_rng(0)
 N, M = 7, 5
 F8, F4, I8 = "float64", "float32", "int64"
 
@@ -331,6 +332,33 @@ def test_a_position_outside_is_refused_again_and_again():
         np.testing.assert_array_equal(plan(T, v), T[v])
         with pytest.raises(SizeError, match=r"is at position . of axis 0 of T, which has 4"):
             plan(T, wrong)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_bound_calls_see_what_arrays_have_now(threads):
+    """Results may lie between one another; what is refused is refused in each call."""
+    text, sizes = "p[i,j] = A[i,j] + B[j]; m[i,j] = A[i,j] - B[j]", {"i": N, "j": M}
+    plan = nest(text, sizes, F8, outputs=("p", "m"), machine=MACHINE, threads=threads)
+    both, (A, B) = np.empty((N, M, 2)), (RNG.standard_normal(shape) for shape in ((N, M), M))
+    again = plan.bind(A, B, out=(both[::-1, :, 0], both[..., 1]))
+    for _ in range(3):
+        A[...], both[...] = RNG.standard_normal((N, M)), np.nan
+        again()
+        assert (both[::-1, :, 0] == A + B).all()
+        assert (both[..., 1] == A - B).all()
+    with pytest.raises(SizeError):
+        plan.bind(A, B[1:], out=(both[..., 0], both[..., 1]))
+    places = np.arange(N)
+    gather = nest("o[i] = x[v[i]]", {"i": N, "x": (N,)}, {"x": F8, "v": I8}, machine=MACHINE)
+    given = {"x": RNG.standard_normal(N), "v": places}
+    out = np.empty(N)
+    again = gather.bind(*(given[name] for name in gather.inputs), out=out)
+    again()
+    assert (out == given["x"]).all()
+    places[2] = N
+    for _ in range(2):
+        with pytest.raises(SizeError, match=str(N)):
+            again()
 
 
 def test_several_threads_call_at_once():

@@ -23,7 +23,7 @@ from tilesolve.nests.calls import Array, Call, Out, Params, Signature
 from tilesolve.nests.solutions import SolvedNest
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
 from tilesolve.packing.buffers import workspace
-from tilesolve.packing.memory_overlap import same_elements
+from tilesolve.packing.memory_overlap import address_range, same_elements
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, WORD_BYTES
 from tilesolve.running.repeat_call import RepeatCall
@@ -169,9 +169,10 @@ class NestRunner:
             if len(self._layouts) >= MOST_LAYOUTS:
                 self._layouts.clear()
             layout = self._layouts[key] = self._lay_out(call, placed)
-        self._run_stages(layout, call)
+        arrays = (*call.outs, *call.held.values())
+        self._run_stages(layout, self._fill_slots(layout, arrays, call.params), call.params)
         if layout.recent is None and self.threads == 1 and not self._long:
-            layout.recent = self._remember(layout, call)
+            layout.recent = self._remember(layout, arrays, len(call.outs))
             known = [one.recent for one in self._layouts.values()]
             self._known = tuple(one for one in known if one is not None)
             self._factors = layout.factors
@@ -180,26 +181,32 @@ class NestRunner:
 
     def _lay_out(self, call: Call, placed: Sequence[str]) -> NestLayout:
         """Write down what is done for arrays like those of a call, some of which are results."""
-        computation, count = self.computation, len(call.targets)
         located = [
-            _locate(fields.GIVEN + at, array)
+            Located(fields.GIVEN + at, 0, array.shape, array.strides, array.dtype)
             for at, array in enumerate((*call.targets, *call.held.values()))
         ]
+        return self._lay_out_located(call, located, fields.GIVEN + len(located), placed)
+
+    def _lay_out_located(
+        self, call: Call, located: Sequence[Located], first: int, placed: Sequence[str]
+    ) -> NestLayout:
+        """Write down the same, given where all arrays lie and the first slot behind theirs."""
+        computation, count = self.computation, len(call.targets)
         outs = dict(zip(computation.outputs, located[:count], strict=True))
         arrays = dict(zip(call.held, located[count:], strict=True))
         arrays |= {name: outs[name] for name in placed}
-        first = fields.GIVEN + len(located)
         names = [name for name, _ in computation.params]
         params = {name: (first + at, 0) for at, name in enumerate(names)}
         writer = StatementWriter(params, first + len(names), self._codes)
         writer.write(self.solutions, arrays, outs)
         return NestLayout.of(writer.tasks, tuple(writer.factors), merge=self.threads == 1)
 
-    def _remember(self, layout: NestLayout, call: Call) -> RepeatCall | None:
+    def _remember(
+        self, layout: NestLayout, arrays: Sequence[Array], outputs: int
+    ) -> RepeatCall | None:
         """Return how to tell arrays like those of a call, if compiled code does all."""
         if any(one.job is not None for one in layout.stages):
             return None
-        arrays = [*call.outs, *call.held.values()]
         numbers = [describe_number(dtype) for _, dtype in self.computation.params]
         numbers += [describe_number("float64") for _ in layout.factors]
         tasks, sizes = layout.tasks, [0] * fields.TOLD_WORDS
@@ -215,44 +222,56 @@ class NestRunner:
         told = np.array(sizes, np.int64)
         size = scratch + tasks.scratch_bytes
         kept = (layout.words, layout.begins, tasks.kept, tasks.checked)
-        given = told, arrays, numbers, size, kept, len(call.outs)
+        given = told, arrays, numbers, size, kept, outputs
         return RepeatCall.of(run_all, *given, brief=self._seconds < BRIEF_SECONDS)
 
     def bind(self, arrays: Sequence[Array], out: Out) -> Callable[[], None]:
-        """Return what computes a call again and again; see `NestPlan.bind`."""
+        """Return what computes a call again and again; see `NestPlan.bind`.
+
+        All arrays are where they were, as seen from what results span: compiled code is given that.
+        """
         call = self.signature.read(arrays, {}, out)
-        layout = self._lay_out(call, ())
-        slots, shared = self._fill_slots(layout, call)
-        first = layout.stages[0] if len(layout.stages) == 1 else None
-        if self.threads > 1 or self._long or first is None or first.job is not None:
-            return lambda: self._run_filled(layout, call, slots, shared)
-        following = np.zeros(1, np.int64)
+        ends = [address_range(one) for one in call.targets]
+        low, high = min(begin for begin, _ in ends), max(end for _, end in ends)
+        spanned = Located(fields.ZERO, low, (high - low,), (1,), np.dtype(np.uint8))
+        span: Array = np.asarray(_Memory(low, spanned))
+        located = [
+            Located(fields.GIVEN, one.ctypes.data - low, one.shape, one.strides, one.dtype)
+            for one in (*call.targets, *call.held.values())
+        ]
+        layout = self._lay_out_located(call, located, fields.GIVEN + 1, ())
+        alone = self.threads == 1 and not self._long
+        recent = self._remember(layout, [span], 1) if alone else None
 
-        def run_alone(_kept: object = (call, shared)) -> None:
-            following[0] = first.first
-            _run_part(layout, first, following, slots)
+        def run() -> None:
+            if recent is not None:
+                size = recent.needs_bytes
+                if recent.call(workspace(size).bytes if size else None, span) is not None:
+                    return
+            self._run_stages(layout, self._fill_slots(layout, [span], call.params), call.params)
 
-        return run_alone
+        return run
 
-    def _run_stages(self, layout: NestLayout, call: Call) -> None:
-        """Run all tasks of a call."""
-        self._run_filled(layout, call, *self._fill_slots(layout, call))
-
-    def _fill_slots(self, layout: NestLayout, call: Call) -> tuple[Integers, Array]:
+    def _fill_slots(
+        self, layout: NestLayout, arrays: Sequence[Array], params: Params
+    ) -> tuple[Integers, Array]:
         """Return where all lies that a call uses, and the memory that its threads share."""
-        arrays = [array.ctypes.data for array in (*call.targets, *call.held.values())]
-        numbers = _number_words(self.computation, call.params, layout.factors)
-        slots = np.array([*[0] * fields.GIVEN, *arrays, *numbers], np.int64)
+        places = [array.ctypes.data for array in arrays]
+        numbers = _number_words(self.computation, params, layout.factors)
+        slots = np.array([*[0] * fields.GIVEN, *places, *numbers], np.int64)
         size = layout.tasks.shared_bytes
         shared: Array = new_result((size,), np.dtype(np.uint8)) if size else slots
         slots[fields.SHARED] = shared.ctypes.data
         return slots, shared
 
-    def _run_filled(self, layout: NestLayout, call: Call, slots: Integers, shared: Array) -> None:
-        """Run all tasks, by as many threads as there are, in memory that they share."""
+    def _run_stages(
+        self, layout: NestLayout, filled: tuple[Integers, Array], params: Params
+    ) -> None:
+        """Run all tasks, by as many threads as there are, given what `_fill_slots` returns."""
+        slots, _ = filled
         for stage in layout.stages:
             if stage.job is not None:
-                stage.job(partial(_view, slots), call.params)
+                stage.job(partial(_view, slots), params)
                 continue
             following = np.array([stage.first], np.int64)
             team = min(self.threads, stage.last - stage.first)
@@ -279,10 +298,6 @@ def _number_words(computation: Computation, params: Params, factors: Sequence[Te
     values += [np.array(compute_factor(one, params)) for one in factors]
     words = (value.tobytes().ljust(WORD_BYTES, b"\0") for value in values)
     return [int.from_bytes(word, sys.byteorder, signed=True) for word in words]
-
-
-def _locate(slot: int, array: Array) -> Located:
-    return Located(slot, 0, array.shape, array.strides, array.dtype)
 
 
 def _view(slots: Integers, place: Located) -> Array:
