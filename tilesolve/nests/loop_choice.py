@@ -178,8 +178,7 @@ def _untiled_tree(request: NestRequest, streamed: bool) -> LoopTree:
     sums = stage.reduction is not None and request.computation.points(stage)
     if sums and request.mode not in ("thesis", "plain"):
         return untiled_tree(request) if stage.output else single_tree(request)
-    rows = choose_block(request) if request.mode == "default" and not streamed else None
-    if rows:
+    if request.mode == "default" and (rows := choose_block(request)):
         return windows_tree(request, rows)
     row = find_shared_row(request) if request.mode == "default" and not streamed else None
     return rows_tree(request, row) if row else plain_tree(request, streamed=streamed)
