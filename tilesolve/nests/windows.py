@@ -148,6 +148,6 @@ def _find_windows(request: NestRequest) -> _Windows | None:
     places = dict[str, list[int]]()
     for x in letters:
         windows = [taps.places({x: at}) for at in range(min(request.computation.sizes[x], most))]
-        if len(windows) > 1 and windows[0] & windows[1]:
+        if any(windows[0] & one for one in windows[1:]):
             places[x] = [len(found) for found in accumulate(windows, or_)]
     return _Windows(taps, places) if places else None
