@@ -89,12 +89,12 @@ def test_points_in_step_are_what_each_point_is(window, threads, seed):
 
 
 @pytest.mark.parametrize("registers", [16, 32])
-@pytest.mark.parametrize("side", [3, 5, 7])
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("extent", [7, 14, 28, 56])
-def test_blocks_of_usual_images(registers, side, stride, extent):
+@pytest.mark.parametrize("side", [3, 5])
+@pytest.mark.parametrize(("stride", "gap"), [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize("extent", [7, 14, 56])
+def test_blocks_of_usual_images(registers, side, stride, gap, extent):
     """They fit the registers, and leave no point over where these are many."""
-    text = window_text((side, side), (stride, stride), (1, 1))
+    text = window_text((side, side), (stride, stride), (gap, gap))
     request = make_request(text, {"y": extent, "x": extent, "c": 64}, registers=registers)
     rows = choose_block(request)
     assert 1 < prod(rows.values()) < registers

@@ -65,6 +65,23 @@ def test_layers_of_small_groups(layer):
         loaded._recent.bound.inputs["x"].base.fill(255)
 
 
+@pytest.mark.parametrize("weights", [(4, 1, 11, 10), (6, 1, 3, 3), (6, 3, 3, 3)])
+def test_other_groups_are_layers(weights):
+    """Windows of many taps, and groups of two or three filters."""
+    filters, channels, *_ = weights
+    groups = 4 if filters == 4 else filters // 3 if channels == 1 else 2
+    shape = (1, channels * groups, 4, 4)
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Conv", ["r", "w"], ["y"], pads=[5] * 4, group=groups),
+    ]
+    loaded = tilesolve.onnx.load(
+        make_model(nodes, {"x": shape}, {"w": np.ones(weights, np.float32)})
+    )
+    assert not any(isinstance(work, DepthwiseWork) for work in loaded.program.works)
+    assert len(loaded.layers) == 1
+
+
 def test_images_of_one_pixel():
     """Whose order in memory is any: there are zeros around them, too."""
     nodes = [

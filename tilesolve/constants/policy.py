@@ -465,7 +465,7 @@ NETWORK_KEPT_PROGRAMS = 4
 """Programs of one model that are kept: one for the shapes of each of the last calls."""
 
 NETWORK_GROUP_TAPS = 100
-"""Taps of a window, over all channels of a group, up to which a grouped layer is a pipeline."""
+"""Taps of a window, over all channels of a group, up to which a layer of groups is a pipeline."""
 
 NETWORK_GROUP_FILTERS = 4
 """Filters of a group of several channels from which on such a layer is one: vectors are of them."""

@@ -179,8 +179,7 @@ def _list_untiled(request: NestRequest, streamed: bool) -> list[LoopTree]:
     sums = stage.reduction is not None and request.computation.points(stage)
     if sums and request.mode not in ("thesis", "plain"):
         return [untiled_tree(request) if stage.output else single_tree(request)]
-    block = choose_block(request) if request.mode == "default" and not streamed else None
-    if block:
+    if request.mode == "default" and (block := choose_block(request)):
         return [windows_tree(request, block)]
     plain = plain_tree(request, streamed=streamed)
     row = find_shared_row(request) if request.mode == "default" else None

@@ -23,7 +23,6 @@ from tilesolve.model.access import Access
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Work, nest_loops
 from tilesolve.model.nest import Output
 from tilesolve.nests.classify import find_channels
-from tilesolve.nests.loops import step_of
 from tilesolve.nests.references import find_references
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.spatial import SpatialTiles
@@ -71,8 +70,7 @@ def make_tree(
     computation, stage = request.computation, request.statement
     accesses = find_references(computation, stage)
     extents = tuple((x, computation.sizes[x]) for x in stage.letters)
-    rows = _list_rows(loops, computation.sizes)
-    loaded = tuple(as_loaded(request, stage, one, loops, rows) for one in accesses)
+    loaded = tuple(as_loaded(request, stage, one, loops) for one in accesses)
     inside = held or max(sum(one.kind in ("vector", "unrolled") for one in loops), 1)
     body = nest_loops(loops[-inside:], (Do(),))
     if loops:
@@ -87,16 +85,6 @@ def make_tree(
         request.threads,
         aligned=False,
     )
-
-
-def _list_rows(loops: Sequence[Loop], extents: Mapping[str, int]) -> dict[str, int]:
-    """Return how many rows of each letter are written out."""
-    found = {}
-    for at, loop in enumerate(loops):
-        if loop.kind == "unrolled":
-            around = [step_of(one) for one in loops[:at] if one.letter == loop.letter]
-            found[loop.letter] = min([*around, extents[loop.letter]])
-    return found
 
 
 def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:

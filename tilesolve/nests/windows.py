@@ -22,7 +22,7 @@ from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_step
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.nests.references import find_references
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.shapes import make_tree, over
+from tilesolve.nests.shapes import as_loaded, make_tree, over
 
 Rows = Mapping[str, int]
 """How many rows of each letter are written out around each vector."""
@@ -35,7 +35,8 @@ def windows_tree(request: NestRequest, rows: Rows) -> LoopTree:
     """
     stage, extents, threads = request.statement, request.computation.sizes, request.threads
     *letters, column = stage.output
-    widest = max(one.element for one in find_references(request.computation, stage))
+    references = find_references(request.computation, stage)
+    widest = max(one.element for one in references)
     steps = {x: rows.get(x, 1) for x in letters}
     steps[column] = request.machine.vector_bits // (8 * widest)
     loops = [over(x, steps[x]) for x in letters]
@@ -48,8 +49,10 @@ def windows_tree(request: NestRequest, rows: Rows) -> LoopTree:
             loops.sort(key=lambda one: one.letter != most)
             loops[0] = replace(loops[0], kind="threads")
     inner = [over(row, 1, "unrolled") for row in rows]
-    walk = over(column, steps[column])
-    return make_tree(request, [*loops, walk, *inner, over(column, 1, "vector")])
+    loops += [over(column, steps[column]), *inner, over(column, 1, "vector")]
+    tree = make_tree(request, loops)
+    loaded = tuple(as_loaded(request, stage, one, loops, rows) for one in references)
+    return replace(tree, works=(replace(tree.works[0], accesses=loaded),))
 
 
 def choose_block(request: NestRequest) -> Rows:
@@ -148,6 +151,6 @@ def _find_windows(request: NestRequest) -> _Windows | None:
     places = dict[str, list[int]]()
     for x in letters:
         windows = [taps.places({x: at}) for at in range(min(request.computation.sizes[x], most))]
-        if len(windows) > 1 and windows[0] & windows[1]:
+        if any(windows[0] & one for one in windows[1:]):
             places[x] = [len(found) for found in accumulate(windows, or_)]
     return _Windows(taps, places) if places else None

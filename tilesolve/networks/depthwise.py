@@ -69,10 +69,10 @@ def has_small_groups(chain: Chain) -> bool:
     """Return whether few channels of a chain's images are convolved together."""
     if chain.is_product or chain.weights.dtype.name not in ("float32", "float64"):
         return False
-    if chain.arguments["groups"] == 1 or (groups := groups_of(chain)) is None:
-        return len(chain.weights) > 1 and chain.arguments["groups"] == len(chain.weights)
-    small = prod(chain.weights.shape[1:]) <= NETWORK_GROUP_TAPS
-    return small and len(chain.weights) // groups >= NETWORK_GROUP_FILTERS
+    groups: int = chain.arguments["groups"]
+    small = groups > 1 and prod(chain.weights.shape[1:]) <= NETWORK_GROUP_TAPS
+    filters = len(chain.weights) // groups
+    return small and (groups_of(chain) is None or filters >= NETWORK_GROUP_FILTERS)
 
 
 def groups_of(chain: Chain) -> int | None:
