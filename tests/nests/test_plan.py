@@ -246,7 +246,7 @@ def test_plans_are_values():
         check(other)
     assert "NestPlan" in repr(plan)
     assert plan.seconds > 0
-    older = plan.to_json().replace('"format": 8', '"format": 1', 1)
+    older = plan.to_json().replace('"format": 9', '"format": 1', 1)
     with pytest.raises(PlanError, match="not a plan of a nest of format 9 but 1"):
         NestPlan.from_json(older)
     damaged = plan.to_json().replace("uint16", "uint32", 1)

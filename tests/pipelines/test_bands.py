@@ -111,7 +111,8 @@ def test_shifted_products_are_one_sum_over_windows():
     check(plan, two_layers, arrays)
 
 
-@settings(max_examples=6, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_windows_of_any_shape(data):
     """Borders of all kinds, sides of windows, and products that are no full grid."""
@@ -127,8 +128,7 @@ def test_windows_of_any_shape(data):
     assert np.array_equal(tilesolve.pipeline(function, cache=False)(*arrays), function(*arrays))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("height", [15, 16, 17])
+@pytest.mark.parametrize(("height", "threads"), [(15, 1), (16, 2), (17, 2)])
 def test_bands_give_what_layers_do(height, threads):
     """Where bands end before, at and behind the last row."""
     arrays = layers(np.random.default_rng(height), height)
@@ -140,7 +140,8 @@ def test_bands_give_what_layers_do(height, threads):
     check(plan, two_layers, arrays)
 
 
-@settings(max_examples=6, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_drawn_chains(data):
     """Layers of several depths and windows, in bands of any height."""

@@ -14,13 +14,13 @@ from tilesolve.contractions.statements.operations import OPERATIONS, is_complex
 from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, Term
 from tilesolve.kernels.programs.compiled_program import CompiledProgram, compile_program
 from tilesolve.kernels.programs.layout import Layout
+from tilesolve.nests.band_steps import BandStep
 from tilesolve.nests.block_tasks import Place
 from tilesolve.nests.calls import leaves_elements
 from tilesolve.nests.loop_choice import choose_loops
 from tilesolve.nests.merged_rows import merge_rows
 from tilesolve.nests.solutions import (
     BandSolution,
-    BandStep,
     BlockSolution,
     ContractionSolution,
     FusedSolution,

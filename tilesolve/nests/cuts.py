@@ -139,7 +139,8 @@ def fold_borders(computation: Computation, stage: Stage) -> Stage:
     >>> from tilesolve.contractions.statements.computation import bind_stages
     >>> from tilesolve.contractions.statements.parse import parse_stages
     >>> (stage,) = parse_stages("o[i,j] = where((i+2 >= 1) & (j >= 1), x[max(i-1, 0),j], 0)")
-    >>> print(fold_borders(bind_stages([stage], 9), stage).term)
+    >>> found = bind_stages([stage], 9, shapes={"x": (9, 9)})
+    >>> print(fold_borders(found, stage).term)
     where(j >= 1, x[max(i-1, 0),j], 0)
     """
     if not any(isinstance(one, Position) for one in stage.term.all):

@@ -158,9 +158,10 @@ def _with_works(solution: _S) -> _S:
         if lacking := sorted(needed - {loop.letter for loop in tree.loops if loop.single}):
             raise PlanError(f"no loop of {stage} walks {', '.join(lacking)}")
         return replace(solution, loops=tree)
-    if isinstance(solution, BlockSolution | BandSolution):
-        kinds = tuple(tuple(map(_with_works, kind)) for kind in solution.kinds)
-        return replace(solution, kinds=kinds)
+    if isinstance(solution, BlockSolution):
+        return replace(solution, kinds=tuple(tuple(map(_with_works, x)) for x in solution.kinds))
+    if isinstance(solution, BandSolution):
+        return replace(solution, kinds=tuple(tuple(map(_with_works, x)) for x in solution.kinds))
     return solution
 
 

@@ -18,6 +18,7 @@ from tilesolve.model.chain import Chain
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
 from tilesolve.model.starts import Start, list_between
+from tilesolve.nests.band_steps import BandBuffer, BandStep
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
 from tilesolve.nests.group_price import price_group, without_arrays
@@ -331,32 +332,6 @@ def name_reads(request: NestRequest) -> dict[str, Read]:
 
 
 @dataclass(frozen=True, slots=True)
-class BandBuffer:
-    """The rows of a stage that are kept from band to band: so many along an axis."""
-
-    array: str
-    axis: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class BandStep:
-    """What is done within a band.
-
-    Parameters
-    ----------
-    kind
-        The number of what computes it.
-    arrays
-        For each array of that its name there, the array or buffer that it is a part of, the axis
-        along which it is one (-1 for all of it), and its first row.
-    """
-
-    kind: int
-    arrays: tuple[tuple[str, str, int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class BandSolution(_Statement):
     """Stages that run a band of rows at a time, contractions among them by microkernels.
 
@@ -495,7 +470,10 @@ def _started(solutions: tuple[_S, ...], start: Start) -> tuple[_S, ...]:
     """Return solutions with arrays that lie elsewhere at first."""
     found = []
     for one in solutions:
-        if isinstance(one, BlockSolution | BandSolution):
-            one = replace(one, kinds=tuple(_started(kind, start) for kind in one.kinds))
+        match one:
+            case BlockSolution():
+                one = replace(one, kinds=tuple(_started(kind, start) for kind in one.kinds))
+            case BandSolution():
+                one = replace(one, kinds=tuple(_started(kind, start) for kind in one.kinds))
         found.append(replace(one, request=replace(one.request, start=start)))
     return tuple(found)

@@ -20,9 +20,13 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
+from tilesolve.nests.band_steps import BandBuffer, BandStep
 from tilesolve.nests.regions import Regions, find_regions
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.solutions import BandBuffer, BandSolution, BandStep, NestSolution
+from tilesolve.nests.solutions import (
+    BandSolution,
+    NestSolution,
+)
 from tilesolve.pipelines.row_parts import RowPart, Rows, list_borders, take_rows
 from tilesolve.system.units import format_count
 

@@ -78,11 +78,11 @@ def _follow(computation: Computation, producer: Stage, reader: Stage) -> Stage |
 def _reads_once(computation: Computation, producer: Stage, reader: Stage) -> bool:
     """Return whether a stage reads no element of another one twice, but for borders."""
     term = largest_part(computation, reader).term
-    (*others, read) = [one for one in term.reads if one.array == producer.name] or [None]
-    if read is None or others or read.plain is None:
+    reads = [one for one in term.reads if one.array == producer.name]
+    if len(reads) != 1 or reads[0].plain is None:
         return False
-    moved = [letter for one in read.plain for letter in one.letters]
-    if any(one.divisor > 1 for one in read.plain) or len(set(moved)) < len(moved):
+    moved = [letter for one in reads[0].plain for letter in one.letters]
+    if any(one.divisor > 1 for one in reads[0].plain) or len(set(moved)) < len(moved):
         return False
     return all(x in moved or computation.sizes[x] == 1 for x in reader.output)
 

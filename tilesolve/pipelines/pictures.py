@@ -10,9 +10,9 @@ from math import prod
 import numpy as np
 
 from tilesolve.contractions.statements.computation import Computation
+from tilesolve.nests.band_steps import BandBuffer
 from tilesolve.nests.groups import Placed
 from tilesolve.nests.solutions import (
-    BandBuffer,
     BandSolution,
     FusedSolution,
     NestSolution,
