@@ -53,6 +53,19 @@ class Operation:
         """Whether it has an operand."""
         return self.name in ("*", "+")
 
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The least number that it leaves, and the largest one, if it does nothing else.
+
+        Examples
+        --------
+        >>> [Operation(name).bounds for name in ("relu", "relu6", "gelu")]
+        [(0.0,), (0.0, 6.0), ()]
+        """
+        if self.name == "clip":
+            return self.numbers
+        return {"relu": (0.0,), "relu6": (0.0, 6.0)}.get(self.name, ())
+
     def __str__(self) -> str:
         if self.takes_operand:
             return self.name + "".join(self.letters)

@@ -47,7 +47,7 @@ LANES, LANE_SIDES = 16, 16
 MORE_STEPS = 4
 """Steps that one epilogue has beyond the other one's."""
 
-EPILOGUES = ("relu", " ".join(["relu"] * (1 + MORE_STEPS)))
+EPILOGUES = tuple(" ".join(["relu"] * steps) for steps in (2, 2 + MORE_STEPS))
 """Epilogues of one step and of more."""
 
 WINDOWED = "nkhw-nc[h+r][w+s]-kcrs"

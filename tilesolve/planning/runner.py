@@ -108,8 +108,8 @@ class Runner:
         if not self._is_tabulated(found[top]):
             found = self._arrange(self._cut_to_table(found, top), copies, split)
         found = self._merge_rows(found, copies, split)
-        if not (split or nest.sequences):
-            found = self._lengthen(found, copies)
+        if not (split or nest.sequences or any(copies)):
+            found = self._lengthen(found)
         if found == nest.bands:
             return nest
         return self.form(replace(nest, bands=found), copies, windows)
@@ -283,18 +283,17 @@ class Runner:
         larger = Band(tile.level, (*row, *next_ones, *rest), box)
         return *self._split_where_roles_return((register, larger, around), split), *others
 
-    def _lengthen(self, bands: Bands, copies: Collection[str | None]) -> Bands:
+    def _lengthen(self, bands: Bands) -> Bands:
         """Return bands whose nearest tile, if of few register tiles, goes on with the next loop.
 
         It does if that loop is over the letter of the tile's outermost loop, or over another one
         of its role: calls follow each other as before, but more of them are prepared at once.
+        There are no copies of tiles.
         """
         cell, sides = dict(bands[0].box), dict(bands[1].box)
         numbers = (at for at, band in enumerate(bands) if at > 1 and dict(band.box) != sides)
         at = next(numbers, None)
         if at is None or not self._is_tabulated(bands[at]):
-            return bands
-        if any(band.level in copies for band in bands[1:at]):
             return bands
         outer = dict(bands[at].box)
         inner = [i for i in bands[1].order if sides[i] > cell[i]]

@@ -19,9 +19,6 @@ from tilesolve.packing.offsets import Integers
 from tilesolve.planning.layout_policy import Strides, contiguous_letter
 from tilesolve.running.schedule import Boxes, Schedule
 
-_BOUNDS = {"relu": (0.0,), "relu6": (0.0, 6.0)}
-"""What rectifiers keep numbers within: the least one, and the largest one."""
-
 
 @dataclass(frozen=True, slots=True)
 class KernelEpilogue:
@@ -70,9 +67,7 @@ class KernelEpilogue:
             operand += 1
         done, bounds = operand, tuple[float, ...]()
         if done < len(epilogue.operations):
-            following = epilogue.operations[done]
-            bounds = _BOUNDS.get(following.name, ())
-            bounds = following.numbers if following.name == "clip" else bounds
+            bounds = epilogue.operations[done].bounds
             done += bool(bounds)
         return cls(begins_with, adds, bounds, done, operand) if done else None
 
