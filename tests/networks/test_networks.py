@@ -60,10 +60,10 @@ def test_all_convolutions_are_layers(build, count, folds):
     assert len(activations) == (17 if build is resnet18 else 35)
 
 
-@pytest.mark.filterwarnings("ignore:.*GlobalAveragePool")
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_layers_of_half_precision(dtype):
-    """Models of two bytes a number have layers, too."""
+    """Models of two bytes a number have layers, too, and pipelines in single precision."""
     pytest.importorskip("ml_dtypes")
     loaded = load_right(resnet18, dtype, 0.02 if dtype == "float16" else 0.15)
     assert (len(loaded.layers), loaded.others) == (21, ())
@@ -240,6 +240,67 @@ def test_constants_that_cannot_be_computed():
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+def test_operators_of_half_precision(kind):
+    """What follows one another is rounded at its end; casts to halves are the end of it, too."""
+    pytest.importorskip("ml_dtypes")
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    node, shape = helper.make_node, (1, 3, 6, 8)
+    nodes = [
+        node("Cast", ["x"], ["h"], to=kind),
+        node("MaxPool", ["h"], ["p"], kernel_shape=[3, 3], pads=[1] * 4),
+        node("Mul", ["p", "w"], ["m"]),
+        node("Exp", ["m"], ["e"]),
+        node("Cast", ["e"], ["y"], to=TensorProto.FLOAT),
+        node("Greater", ["e", "h"], ["g"]),
+        node("Cast", ["g"], ["z"], to=TensorProto.FLOAT),
+    ]
+    w = (0.25 * RNG.standard_normal((3, 1, 1))).astype(dtype)
+    loaded = tilesolve.onnx.load(make_model(nodes, {"x": shape}, {"w": w}, {"y": 4, "z": 4}))
+    assert not [work for work in loaded.program.works if isinstance(work, EvaluatorWork)]
+    x = RNG.standard_normal(shape).astype(np.float32)
+    found = loaded(x)
+    h = x.astype(dtype).astype(np.float32)
+    wide = np.pad(h, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=-np.inf)
+    p = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3)).max((-1, -2))
+    e = np.exp(p * w.astype(np.float32))
+    slack = 2 * float(np.finfo(dtype).eps) if kind == TensorProto.FLOAT16 else 2**-6
+    np.testing.assert_allclose(found["y"], e, rtol=slack)
+    sure = abs(e - h) > slack * e
+    np.testing.assert_array_equal(found["z"][sure], (e > h)[sure])
+
+
+@given(
+    turns=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    sizes=st.tuples(*[st.integers(1, 9)] * 4),
+)
+@settings(max_examples=15)
+def test_products_of_turned_operands(turns, sizes):
+    """Products of arrays as Transpose leaves them, and one behind, which needs no copy."""
+    b, m, n, k = sizes
+    shapes = {"a": (b, 2, m, k), "b": (b, 2, k, n)}
+    nodes, names = [], []
+    for name, turn in zip("ab", turns, strict=False):
+        if turn:
+            shapes[name] = tuple(shapes[name][axis] for axis in (0, 3, 1, 2))
+            nodes.append(helper.make_node("Transpose", [name], [f"{name}t"], perm=[0, 2, 3, 1]))
+        names.append(f"{name}t" if turn else name)
+    nodes.append(helper.make_node("MatMul", names, ["c"]))
+    last = ["Transpose", "Reshape"] if turns[2] else ["Identity", "Relu"]
+    nodes.append(
+        helper.make_node(last[0], ["c"], ["t"], **({"perm": [0, 2, 1, 3]} if turns[2] else {}))
+    )
+    shape = np.array([b, m, -1])
+    nodes.append(helper.make_node(last[1], ["t", *(["shape"] if turns[2] else [])], ["y"]))
+    made = make_model(
+        nodes, shapes, {"shape": shape} if turns[2] else {}, {"y": 3 if turns[2] else 4}
+    )
+    given = {name: RNG.standard_normal(one).astype(np.float32) for name, one in shapes.items()}
+    loaded = check_loaded(made, given)
+    assert len(loaded.program.works) <= 2 + (not turns[2])
+
+
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in NETWORKS],
@@ -253,7 +314,7 @@ def test_whole_networks(name):
     assert loaded.least_bytes <= loaded.bytes <= 1.3 * loaded.least_bytes
     image = RNG.standard_normal((1, 3, 64, 64)).astype(np.float32)
     (expected,) = ReferenceEvaluator(made).run(None, {"image": image})
-    for _ in range(2):  # nothing that a call leaves in the arena is read by the next one
+    for _ in range(3):  # nothing that a call leaves in the arena is read by the next one
         loaded._recent.bound.inputs["image"].base.fill(255)
         (found,) = loaded(image).values()
         assert abs(found - expected).max() <= 1e-5 * abs(expected).max()

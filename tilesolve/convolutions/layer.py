@@ -26,6 +26,7 @@ from tilesolve.convolutions.layer_plans import (
 from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array, same_elements
 from tilesolve.plans.plan import Plan
+from tilesolve.running.call_list import FixedCall
 from tilesolve.running.prepared import Prepared
 from tilesolve.running.repeat_call import RepeatCall
 from tilesolve.system.html_report import write_html_report
@@ -138,6 +139,15 @@ class ConvLayer:
             if done is not None:
                 return done
         return self._run(x, out, residual)
+
+    def fixed_call(self, x: Array, out: Array, residual: Array | None) -> FixedCall | None:
+        """Return the last call for a `CallList`, if it was one of these arrays; None if none can.
+
+        The arrays stay where they are.
+        """
+        given = (out, x) if residual is None else (out, x, residual)
+        recent = self._recent
+        return None if recent is None else FixedCall(recent, given, (1.0, 0.0))
 
     def _run(
         self, x: npt.ArrayLike, out: npt.NDArray[Any] | None, residual: npt.ArrayLike | None

@@ -26,6 +26,7 @@ from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import same_elements
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, WORD_BYTES
+from tilesolve.running.call_list import FixedCall
 from tilesolve.running.repeat_call import RepeatCall
 from tilesolve.system.cancellation import CANCEL_ADDRESS, stop_address
 from tilesolve.system.result_buffers import new_result
@@ -127,6 +128,22 @@ class NestRunner:
             return call.targets if out is None else call.outs
         return call.targets[0] if out is None else out
 
+    def fixed_call(self, arrays: Sequence[Array], outs: tuple[Array, ...]) -> FixedCall | None:
+        """Return a call like one before for a `CallList`; None if there was none, or none can.
+
+        It takes no parameters, and its arrays stay where they are.
+        """
+        if self.signature.params:
+            return None
+        call = self.signature.read(arrays, {}, outs if len(outs) > 1 else outs[0])
+        layout = self._layouts.get(self._key(call))
+        if layout is None or layout.recent is None:
+            return None
+        values = tuple(compute_factor(one, {}) for one in layout.factors)
+        if any(isinstance(one, complex) for one in values):
+            return None
+        return FixedCall(layout.recent, (*call.outs, *call.held.values()), values)
+
     def _repeat(
         self, arrays: Sequence[object], named: Mapping[str, Any], out: Out | None
     ) -> Out | None:
@@ -156,14 +173,7 @@ class NestRunner:
 
     def _run(self, call: Call) -> None:
         """Compute a call whose arrays and parameters have been checked."""
-        held = call.held
-        placed = tuple(
-            info.name
-            for info, target in zip(self.signature.outputs, call.targets, strict=True)
-            if info.name in held and same_elements(held[info.name], target)
-        )
-        shapes = [one.shape for one in call.outs]
-        key = (placed, *shapes, *[one.strides for one in (*call.targets, *held.values())])
+        key = placed, *_ = self._key(call)
         layout = self._layouts.get(key)
         if layout is None:
             if len(self._layouts) >= MOST_LAYOUTS:
@@ -177,6 +187,17 @@ class NestRunner:
             self._factors = layout.factors
             if layout.recent and not (layout.recent.needs_bytes or len(call.outs) > 1):
                 self.quick = layout.recent
+
+    def _key(self, call: Call) -> tuple[Any, ...]:
+        """Return what decides how a call's tasks are written: which results are inputs first."""
+        held = call.held
+        placed = tuple(
+            info.name
+            for info, target in zip(self.signature.outputs, call.targets, strict=True)
+            if info.name in held and same_elements(held[info.name], target)
+        )
+        shapes = [one.shape for one in call.outs]
+        return (placed, *shapes, *[one.strides for one in (*call.targets, *held.values())])
 
     def _lay_out(self, call: Call, placed: Sequence[str]) -> NestLayout:
         """Write down what is done for arrays like those of a call, some of which are results."""

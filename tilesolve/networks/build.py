@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.constants.policy import NETWORK_JOINED_NODES, TIME_TOLERANCE
+from tilesolve.constants.policy import TIME_TOLERANCE
 from tilesolve.contractions.errors import TilesolveError
 from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.machine.model import Machine
@@ -22,12 +22,14 @@ from tilesolve.networks.depthwise import (
     padding_of,
 )
 from tilesolve.networks.graph import Evaluator, Network, Node
+from tilesolve.networks.groups import Group, join_nodes
 from tilesolve.networks.operators import operators
 from tilesolve.networks.parts import VIEWS, Part, find_parts
 from tilesolve.networks.places import Blocks, Place, image_order, inverse
+from tilesolve.networks.planner import Planner, Reader
+from tilesolve.networks.repeats import repeated_extents
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.networks.works import (
-    Body,
     BorderWork,
     CopyWork,
     DepthwiseWork,
@@ -49,8 +51,8 @@ class Program:
         What runs.
     blocks
         The memory of their arrays.
-    inputs
-        Where each input of the model is copied to.
+    inputs, readers
+        Where each input of the model is copied to, and by what.
     outputs
         Where each output is found: a place, a constant, or nothing if its shape is not known.
     """
@@ -58,6 +60,7 @@ class Program:
     works: list[Work] = field(default_factory=list)
     blocks: Blocks = field(default_factory=Blocks)
     inputs: dict[str, Place] = field(default_factory=dict)
+    readers: dict[str, Reader] = field(default_factory=dict)
     outputs: dict[str, Place | np.ndarray[Any, Any] | None] = field(default_factory=dict)
 
 
@@ -73,11 +76,15 @@ class Builder:
     _within: Mapping[str, Part] = field(default_factory=dict)
     _loose: set[str] = field(default_factory=set)
     _layers: dict[str, ConvLayer] = field(default_factory=dict)
+    _planner: Planner = field(init=False)
     _functions: dict[Hashable, PipelineFunction] = field(default_factory=dict)
     _faster: dict[Hashable, float | None] = field(default_factory=dict)
     _depthwise: dict[str, tuple[PipelineFunction, float]] = field(default_factory=dict)
     _margins: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     _framed: dict[str, Place] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._planner = Planner(self.machine, self.threads)
 
     def build(self) -> Program:
         """Return the program."""
@@ -88,7 +95,8 @@ class Builder:
             shape, dtype = network.shapes[name], network.dtypes[name]
             place = program.blocks.make(shape, dtype, image_order(len(shape)), 0)
             self._places[name] = program.inputs[name] = place
-        for nodes in self._join():
+            program.readers[name] = self._planner.reader(place)
+        for nodes in join_nodes(network, self._within):
             self._add(nodes)
         for name in network.outputs:
             found = network.constants.get(name)
@@ -113,7 +121,7 @@ class Builder:
         network, makers = self.network, self.network.makers
         for node in network.nodes:
             chain = node.given.get("chain")
-            if chain is None or not is_depthwise(chain):
+            if chain is None or chain.repeats or not is_depthwise(chain):
                 continue
             name, ends = node.inputs[0], padding_of(chain)
             is_made = name in makers and makers[name].kind not in (*VIEWS, "Concat")
@@ -159,45 +167,11 @@ class Builder:
         """Return the layer of a chain, which is made once."""
         found = self._layers.get(chain.result)
         if found is None:
-            found = self._layers[chain.result] = chain.layer(shape, self.machine, self.threads)
+            found = self._layers[chain.result] = self._plan_layer(chain, shape)
         return found
 
-    def _join(self) -> list[list[Node]]:
-        """Return the nodes, those that one pipeline computes together.
-
-        A node joins those before it where it alone reads what they give.
-        """
-        network = self.network
-        uses, groups = network.uses, list[list[Node]]()
-        ends: dict[str, list[Node]] = {}
-        for node in network.nodes:
-            alone = [
-                ends[name]
-                for name in node.inputs
-                if name in ends and uses[name] == 1 and self._may_join(node)
-            ]
-            if alone and len(alone[0]) < NETWORK_JOINED_NODES and node.inputs[0]:
-                group = alone[0]
-                groups.remove(group)
-                del ends[group[-1].outputs[0]]
-                group.append(node)
-            else:
-                group = [node]
-            groups.append(group)
-            if self._may_join(node):
-                ends[node.outputs[0]] = group
-        return groups
-
-    def _may_join(self, node: Node) -> bool:
-        """Return whether a node may be one of several in a pipeline."""
-        return (
-            node.kind in FUNCTIONS
-            and node.kind not in VIEWS
-            and node.kind not in ("Concat", "MatMul", "Gemm", "Einsum")
-            and len(node.outputs) == 1
-            and node.outputs[0] not in self._within
-            and all(x in self.network.shapes for x in (*node.reads, *node.outputs))
-        )
+    def _plan_layer(self, chain: Chain, shape: tuple[int, ...]) -> ConvLayer:
+        return chain.layer(shape, self.machine, self.threads)
 
     def _add(self, nodes: Sequence[Node]) -> None:
         """Add what computes some nodes."""
@@ -265,35 +239,61 @@ class Builder:
         """Add a layer; its chain's result may have its axes in another order."""
         chain: Chain = node.given["chain"]
         x = self._places[node.inputs[0]]
-        layer = self._layer(chain, x.shape)
-        shape = (*x.shape[:-1], len(chain.weights))
-        if not chain.is_product:
-            count, *extents, filters = layer.out_shape
-            shape = (count, filters, *extents)
-        found = tuple(shape[axis] for axis in chain.order)
+        found = self._result_shape(chain, x.shape)
         self.network.shapes[chain.result] = found
         self.network.dtypes[chain.result] = chain.weights.dtype
-        own = tuple(range(len(shape))) if chain.is_product else image_order(len(shape))
+        own = tuple(range(len(found))) if chain.is_product else image_order(len(found))
         out = self._out(chain.result, tuple(chain.order.index(axis) for axis in own))
         result = self._images(out, inverse(chain.order), chain)
         residual = None
         if chain.residual is not None:
             added = self._places[chain.residual]
             residual = self._images(added, inverse(chain.residual_order), chain)
-        work: Work
         if chain.result in self._depthwise:
-            function, seconds = self._depthwise[chain.result]
-            weights = [depthwise_weights(chain)]
-            if chain.bias is not None:
-                weights.append(chain.bias)
-            padded = self._pad(node.inputs[0], padding_of(chain))
-            work = DepthwiseWork(
-                chain.nodes, layer, function, weights, padded, result, residual, seconds
-            )
+            work: Work = self._depthwise_work(chain, node.inputs[0], result, residual)
+            self.program.works.append(work)
+            return
+        images = self._images(x, range(len(x.shape)), chain)
+        for at, (one, cut) in enumerate(chain.phases(x.shape[2:])):
+            layer = self._layer(one, x.shape) if one is chain else self._plan_layer(one, x.shape)
+            part = result if cut is None else self._cut(result, cut)
+            added = self._cut(residual, cut) if residual and cut else residual
+            work = LayerWork(chain.nodes, layer, chain.is_product, images, part, added, at > 0)
+            self.program.works.append(work)
+
+    def _depthwise_work(
+        self, chain: Chain, images: str, result: Place, residual: Place | None
+    ) -> DepthwiseWork:
+        """Return a depthwise layer that a pipeline computes."""
+        function, seconds = self._depthwise[chain.result]
+        weights = [depthwise_weights(chain)]
+        if chain.bias is not None:
+            weights.append(chain.bias)
+        padded = self._pad(images, padding_of(chain))
+        layer = self._layers[chain.result]
+        return DepthwiseWork(
+            chain.nodes, layer, function, weights, padded, result, residual, seconds
+        )
+
+    def _result_shape(self, chain: Chain, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of what a chain gives, with its axes in its order."""
+        if chain.is_product:
+            found = (*shape[:-1], len(chain.weights))
+        elif chain.repeats:
+            taps, padding = chain.weights.shape[2:], chain.arguments["padding"]
+            extents = repeated_extents(taps, padding, chain.repeats, shape[2:])
+            found = (shape[0], len(chain.weights), *extents)
         else:
-            images = self._images(x, range(len(x.shape)), chain)
-            work = LayerWork(chain.nodes, layer, chain.is_product, images, result, residual)
-        self.program.works.append(work)
+            count, *some, filters = self._layer(chain, shape).out_shape
+            found = (count, filters, *some)
+        return tuple(found[axis] for axis in chain.order)
+
+    def _cut(self, place: Place, cut: Sequence[slice]) -> Place:
+        """Return some pixels of images that have their channels last."""
+        blocks = self.program.blocks
+        found = blocks.view(place, blocks.shadow(place)[(slice(None), *cut)])
+        assert found is not None
+        return found
 
     def _pad(self, name: str, ends: Ends) -> Place:
         """Return images with zeros around them, channels last."""
@@ -330,13 +330,25 @@ class Builder:
         assert found is not None
         return found
 
-    def _copy(self, place: Place, order: Sequence[int] | None = None) -> Place:
+    def _copy(
+        self,
+        place: Place,
+        order: Sequence[int] | None = None,
+        dtype: np.dtype[Any] | None = None,
+    ) -> Place:
         """Return a copy of an array in C order, or with its axes in another one."""
         at = len(self.program.works)
         order = range(len(place.shape)) if order is None else order
-        found = self.program.blocks.make(place.shape, place.dtype, order, at)
-        self.program.works.append(CopyWork((), place, found))
+        found = self.program.blocks.make(place.shape, dtype or place.dtype, order, at)
+        self.program.works.append(self._planner.copy(place, found))
         return found
+
+    def _widened(self, place: Place) -> Place:
+        """Return a copy in single precision of an array of halves; any other as it is."""
+        found = place.wide
+        if found is place:
+            return place
+        return self._copy(place, place.order, found.dtype)
 
     def _view(self, node: Node, copied: Place | None = None) -> bool:
         """Note results that are views, if need be of a copy; return whether they are."""
@@ -365,46 +377,39 @@ class Builder:
 
     def _compute(self, nodes: Sequence[Node]) -> str:
         """Add a pipeline of some nodes; return why there is none."""
-        network = self.network
-        for node in nodes:
-            if node.kind not in FUNCTIONS:
-                return "no pipeline has it"
-        uses, made = network.uses, {name for node in nodes for name in node.outputs}
-        reads = dict.fromkeys(x for node in nodes for x in node.inputs if x and x not in made)
-        names = [name for name in reads if name not in network.constants]
-        ends = [
-            name
-            for node in nodes
-            for name in node.outputs
-            if name and (uses[name] > sum(name in one.inputs for one in nodes))
+        if any(node.kind not in FUNCTIONS for node in nodes):
+            return "no pipeline has it"
+        works, group = self.program.works, Group.of(self.network, nodes)
+        inputs = [self._places[name] for name in group.inputs]
+        outs = [self._out(name, self._order(name, nodes, inputs)) for name in group.outputs]
+        found, turned = self._planner.plan(group, inputs, outs)
+        if found.reason:
+            return found.reason
+        if turned:
+            inputs[-1] = self._copy(inputs[-1])
+        inputs = [self._widened(one) for one in inputs]
+        wide = [self._like(one) for one in outs]
+        works.append(PipelineWork(nodes, found.function, inputs, wide, found.seconds))
+        works += [
+            CopyWork((), one, out) for one, out in zip(wide, outs, strict=True) if one is not out
         ]
-        inputs = [self._places[name] for name in names]
-        outs = [self._out(name, self._order(name, nodes, inputs)) for name in ends]
-        constants = {name: network.constants[name] for name in reads if name in network.constants}
-        kinds = [network.dtypes[name] for name in ends]
-        body = Body(
-            nodes,
-            constants,
-            list(zip(names, (one.order for one in inputs), strict=True)),
-            list(zip(ends, (one.order for one in outs), kinds, strict=True)),
-            network.opset,
-        )
-        function: PipelineFunction = pipeline(body, machine=self.machine, threads=self.threads)
-        given = [self.program.blocks.shadow(one).transpose(one.order) for one in inputs]
-        try:
-            plans = function.plan(*given)
-        except (TilesolveError, ValueError, TypeError, IndexError, AttributeError) as error:
-            return str(error).splitlines()[0] if str(error) else type(error).__name__
-        several = plans if isinstance(plans, tuple) else (plans,)
-        seconds = sum(one.seconds for one in several)
-        self.program.works.append(PipelineWork(nodes, function, inputs, outs, seconds))
         return ""
+
+    def _like(self, place: Place) -> Place:
+        """Return an array in single precision like one of halves; any other itself."""
+        if place.wide is place:
+            return place
+        at = len(self.program.works)
+        return self.program.blocks.make(place.shape, place.wide.dtype, place.order, at)
 
     def _order(self, name: str, nodes: Sequence[Node], inputs: Sequence[Place]) -> tuple[int, ...]:
         """Return the order in memory of what some nodes give: that of what they read."""
         count = len(self.network.shapes[name])
         usual = tuple(range(count))
         if nodes[0].kind in ("MatMul", "Gemm", "Einsum", *VIEWS):
+            readers = [one for one in self.network.nodes if name in one.reads]
+            if len(readers) == 1 and readers[0].kind == "Transpose":
+                return tuple(readers[0].given.get("perm") or usual[::-1])
             return usual
         return next((one.order for one in inputs if len(one.shape) == count), usual)
 

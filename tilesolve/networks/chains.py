@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from tilesolve.convolutions.layer import ConvLayer, conv_layer
 from tilesolve.machine.model import Machine
 from tilesolve.networks.files import inner_graphs, read_arguments
 from tilesolve.networks.graph import Network, Node
+from tilesolve.networks.repeats import look_through_repeats, split_phases
 from tilesolve.packing.memory_overlap import Array
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Chain:
         The name of the array that is added, and the order of its axes.
     activation, end, end_values
         As `conv_layer` takes it; the node that it is, and what that reads beside.
+    repeats
+        How often each pixel of the images stands there along each axis; nothing if once.
     """
 
     nodes: list[Node]
@@ -77,6 +80,7 @@ class Chain:
     activation: str = ""
     end: Node | None = None
     end_values: tuple[Array | None, ...] = ()
+    repeats: tuple[int, ...] = ()
 
     @property
     def result(self) -> str:
@@ -111,6 +115,15 @@ class Chain:
             machine=machine,
             threads=threads,
         )
+
+    def phases(self, extents: tuple[int, ...]) -> Iterator[tuple[Chain, tuple[slice, ...] | None]]:
+        """Yield chains of images as they are, and which pixels of the result each gives."""
+        if not self.repeats:
+            yield self, None
+            return
+        for one in split_phases(self.weights, self.arguments["padding"], self.repeats, extents):
+            arguments = self.arguments | {"padding": one.padding}
+            yield replace(self, weights=one.weights, arguments=arguments, repeats=()), one.cut
 
     def scale(self, factor: Array) -> None:
         """Multiply the result by a number, or one for each channel."""
@@ -232,6 +245,7 @@ def join_chains(network: Network) -> tuple[list[Chain], list[OtherConvolution]]:
     others = [
         one for node in network.nodes if node.proto is not None for one in _within(node.proto)
     ]
+    look_through_repeats(network)
     found: list[Chain] = []
     for node in list(network.nodes):
         if node.kind in CONVOLUTIONS and (reason := _reason(node, network)):
@@ -249,11 +263,15 @@ def join_chains(network: Network) -> tuple[list[Chain], list[OtherConvolution]]:
             if id(reader) in taken or not chain.take(reader, network):
                 break
         taken.update(map(id, chain.nodes))
-    for chain in found:
-        inputs = [chain.nodes[0].inputs[0], *([chain.residual] if chain.residual else [])]
-        network.replace(chain.nodes, Node("Layer", inputs, [chain.result], {"chain": chain}))
+    network.replace((chain.nodes, _layer_node(chain)) for chain in found)
     network.remove_unread()
     return found, others
+
+
+def _layer_node(chain: Chain) -> Node:
+    """Return the node that stands for a chain."""
+    inputs = [chain.nodes[0].inputs[0], *([chain.residual] if chain.residual else [])]
+    return Node("Layer", inputs, [chain.result], {"chain": chain})
 
 
 def _begin(node: Node, network: Network) -> Chain | None:
@@ -263,8 +281,8 @@ def _begin(node: Node, network: Network) -> Chain | None:
         weights = constants[node.inputs[1]]
         bias = constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else None
         arguments = read_arguments(node.given, shapes[node.inputs[0]], weights.shape)
-        order = tuple(range(weights.ndim))
-        return Chain([node], weights, bias, order, arguments)
+        order, repeats = tuple(range(weights.ndim)), node.given.get("repeats", ())
+        return Chain([node], weights, bias, order, arguments, repeats=repeats)
     if node.kind not in ("MatMul", "Gemm") or node.inputs[0] in constants:
         return None
     found = constants.get(node.inputs[1])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from threading import Lock
 from time import perf_counter
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.constants.policy import NETWORK_KEPT_PROGRAMS
+from tilesolve.constants.policy import LONG_SECONDS, NETWORK_KEPT_PROGRAMS
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
@@ -31,24 +32,34 @@ from tilesolve.networks.files import (
 from tilesolve.networks.graph import read_network
 from tilesolve.networks.patterns import join_patterns, split_moves
 from tilesolve.networks.places import Place, new_arena
+from tilesolve.networks.planner import Reader
 from tilesolve.networks.report import write_report
+from tilesolve.networks.steps import Run, join_steps
 from tilesolve.networks.works import DepthwiseWork, EvaluatorWork, Held, LayerWork, Step
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import write_html_report
+from tilesolve.system.workers import run_together
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Bound:
-    """A program with its arena: what one call after another runs."""
+    """A program with its arena: what one call after another runs.
+
+    `runs` computes all steps, once they have run one by one. `long` says whether that takes so long
+    that an interrupt has to end it.
+    """
 
     lock: Lock
     inputs: dict[str, Array]
+    readers: Mapping[str, Reader]
     steps: list[Step]
     outputs: dict[str, Array | None]
+    long: bool
+    runs: list[Run] = field(default_factory=list)
 
     @classmethod
     def of(cls, program: Program) -> _Bound:
@@ -62,11 +73,13 @@ class _Bound:
         return cls(
             Lock(),
             {name: locate(place) for name, place in program.inputs.items()},
+            program.readers,
             [work.bind(locate) for work in program.works],
             {
                 name: locate(end) if isinstance(end, Place) else end
                 for name, end in program.outputs.items()
             },
+            sum(work.seconds or 0.0 for work in program.works) >= LONG_SECONDS,
         )
 
     def measure(self, given: Mapping[str, Array], rounds: int) -> list[float]:
@@ -78,25 +91,33 @@ class _Bound:
                 self._read(given)
                 for at, step in enumerate(self.steps):
                     begin = perf_counter()
-                    step(held)
+                    step.run(held)
                     row[at] = perf_counter() - begin
         return [float(one) for one in np.median(seconds, axis=0)]
 
     def _read(self, given: Mapping[str, Array]) -> None:
         for name, array in self.inputs.items():
-            np.copyto(array, given[name])
+            self.readers[name](array, given[name])
 
     def run(self, given: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs: arrays that later calls do not write to."""
         with self.lock:
             held: Held = {}
             self._read(given)
-            for step in self.steps:
-                step(held)
+            if self.runs:
+                run_together([partial(_run_all, self.runs, held)], long=self.long)
+            else:
+                _run_all([step.run for step in self.steps], held)
+                self.runs = join_steps(self.steps)
             return {
                 name: np.array(held[name] if found is None else found, order="C")
                 for name, found in self.outputs.items()
             }
+
+
+def _run_all(runs: Sequence[Run], held: Held) -> None:
+    for run in runs:
+        run(held)
 
 
 Dims = tuple[int | str, ...] | None
@@ -119,6 +140,8 @@ class _Ready:
         split_moves(network)
         _, others = join_chains(network)
         program = Builder(network, machine, threads).build()
+        for node in (node for work in program.works for node in work.nodes):
+            node.proto = None
         _warn_of_slow(program)
         return cls(program, _Bound.of(program), tuple(others))
 
@@ -327,7 +350,7 @@ class Model:
     @property
     def count(self) -> str:
         """How many convolutions are layers, as text."""
-        works = self._layer_works()
+        works = [work for work in self._layer_works() if not work.is_further]
         products = sum(work.is_product for work in works)
         layers = len(works) - products
         count = layers + len(self.others)

@@ -15,6 +15,7 @@ from tilesolve.networks.places import Place, inverse
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.pipelines.front import PipelineFunction
+from tilesolve.running.call_list import FixedCall
 
 Locate = Callable[[Place], Array]
 """Returns the array at a place of the arena."""
@@ -22,8 +23,36 @@ Locate = Callable[[Place], Array]
 Held = dict[str, Any]
 """Arrays whose shapes are not known before a model runs, by name."""
 
-Step = Callable[[Held], None]
-"""A work with its arrays."""
+
+def _never() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A work with its arrays.
+
+    Parameters
+    ----------
+    run
+        Computes it.
+    fixed_call
+        Returns the call for a `CallList` once it has run; None where compiled code cannot make it.
+    """
+
+    run: Callable[[Held], object]
+    fixed_call: Callable[[], FixedCall | None] = _never
+
+
+def bind_function(
+    function: PipelineFunction, given: Sequence[Array], outs: Sequence[Array]
+) -> Step:
+    """Return what computes a pipeline of some arrays."""
+    out = outs[0] if len(outs) == 1 else tuple(outs)
+    bound = function.bind(*given, out=out)
+    if bound is None:
+        return Step(lambda held: function(*given, out=out))
+    return Step(lambda held: bound(), bound.fixed_call)
 
 
 class Work(Protocol):
@@ -47,7 +76,10 @@ class Work(Protocol):
 
 @dataclass(slots=True, eq=False)
 class LayerWork:
-    """A convolution or a product with constant weights."""
+    """A convolution or a product with constant weights.
+
+    `is_further` says that it is one of several that together are one of the model's.
+    """
 
     nodes: Sequence[Node]
     layer: ConvLayer
@@ -55,6 +87,7 @@ class LayerWork:
     x: Place
     out: Place
     residual: Place | None = None
+    is_further: bool = False
 
     @property
     def places(self) -> list[Place]:
@@ -66,10 +99,9 @@ class LayerWork:
         layer, x, out = self.layer, locate(self.x), locate(self.out)
         residual = None if self.residual is None else locate(self.residual)
 
-        def run(held: Held) -> None:
-            layer(x, out, residual)
-
-        return run
+        return Step(
+            lambda held: layer(x, out, residual), lambda: layer.fixed_call(x, out, residual)
+        )
 
     @property
     def seconds(self) -> float | None:
@@ -93,6 +125,7 @@ class DepthwiseWork:
     residual: Place | None
     seconds: float | None
     is_product: bool = False
+    is_further: bool = False
 
     @property
     def places(self) -> list[Place]:
@@ -102,12 +135,7 @@ class DepthwiseWork:
     def bind(self, locate: Locate) -> Step:
         """Return what computes it."""
         x, out, *residual = (locate(one) for one in self.places)
-        function, given = self.function, (x, *self.weights, *residual)
-
-        def run(held: Held) -> None:
-            function(*given, out=out)
-
-        return run
+        return bind_function(self.function, (x, *self.weights, *residual), [out])
 
     def __str__(self) -> str:
         first = str(self.layer).partition("\n")[0]
@@ -141,7 +169,7 @@ class BorderWork:
             for slab in slabs:
                 slab.fill(0)
 
-        return run
+        return Step(run)
 
     def __str__(self) -> str:
         return "zeros around images"
@@ -186,9 +214,19 @@ class Body:
         return made[0] if len(made) == 1 else tuple(made)
 
 
+@dataclass(frozen=True, slots=True)
+class CopyBody:
+    """A copy of an array with its axes in another order, as a function."""
+
+    order: tuple[int, ...]
+
+    def __call__(self, x: Any) -> Any:  # noqa: D102 - as the class says
+        return x.transpose(self.order).copy()
+
+
 @dataclass(slots=True, eq=False)
 class PipelineWork:
-    """Operators that a pipeline computes."""
+    """Operators that a pipeline computes, or a copy."""
 
     nodes: Sequence[Node]
     function: PipelineFunction
@@ -205,15 +243,10 @@ class PipelineWork:
         """Return what computes it."""
         given = [locate(one).transpose(one.order) for one in self.inputs]
         outs = [locate(one).transpose(one.order) for one in self.outputs]
-        function, out = self.function, outs[0] if len(outs) == 1 else tuple(outs)
-
-        def run(held: Held) -> None:
-            function(*given, out=out)
-
-        return run
+        return bind_function(self.function, given, outs)
 
     def __str__(self) -> str:
-        return ", ".join(one.kind for one in self.nodes)
+        return ", ".join(one.kind for one in self.nodes) or "copy"
 
 
 @dataclass(slots=True, eq=False)
@@ -234,10 +267,7 @@ class CopyWork:
         """Return what computes it."""
         source, out = locate(self.source), locate(self.out)
 
-        def run(held: Held) -> None:
-            np.copyto(out, source)
-
-        return run
+        return Step(lambda held: np.copyto(out, source))
 
     def __str__(self) -> str:
         return "copy"
@@ -290,7 +320,7 @@ class EvaluatorWork:
                 else:
                     target[...] = value
 
-        return run
+        return Step(run)
 
     def __str__(self) -> str:
         return f"{self.nodes[0]} {'alone' if self.is_ours else 'in ONNX reference'}: {self.reason}"

@@ -25,6 +25,7 @@ from tilesolve.pipelines.plan import PipelinePlan
 from tilesolve.pipelines.stages import leave_borders, make_computation
 from tilesolve.pipelines.statements import read_statements
 from tilesolve.pipelines.tracing import Result, Trace, map_arrays, trace_function
+from tilesolve.running.call_list import FixedCall
 from tilesolve.system.checks import check_threads
 
 Planner = Callable[[Computation], PipelinePlan]
@@ -65,6 +66,23 @@ class _Planned:
         found: Any = self.plan(*(arrays[name] for name in self.plan.inputs), out=wanted)
         made = dict(zip(names, found if len(names) > 1 else (found,), strict=True))
         return [made[one.name] if one.shape else made[one.name][0] for one in self.results]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundCall:
+    """A plan, and the arrays that each call of it is given."""
+
+    plan: PipelinePlan
+    arrays: Sequence[Array]
+    outs: tuple[Array, ...]
+
+    def __call__(self) -> None:
+        """Compute."""
+        self.plan(*self.arrays, out=self.outs if len(self.outs) > 1 else self.outs[0])
+
+    def fixed_call(self) -> FixedCall | None:
+        """Return the call for a `CallList`, if there was one before and compiled code does all."""
+        return self.plan.executor.fixed_call(self.arrays, self.outs)
 
 
 @dataclass(slots=True, eq=False)
@@ -161,6 +179,30 @@ class PipelineFunction:
         """
         found, _ = self._trace(given, named)
         return found.planned().plan
+
+    def bind(self, *given: Array, out: Array | tuple[Array, ...]) -> BoundCall | None:
+        """Return what computes the function of some arrays again and again, to the same places.
+
+        It takes a tenth of the time that a call takes before it computes. None where results are
+        numbers, arguments, or the same one twice.
+
+        Examples
+        --------
+        >>> x, y = np.ones(3), np.zeros(3)
+        >>> run = pipeline(lambda x: x + 1).bind(x, out=y)
+        >>> x[1] = 5
+        >>> run()
+        >>> y.tolist()
+        [2.0, 6.0, 2.0]
+        """
+        found, arrays = self._trace(given, {})
+        targets = _targets(found.trace, out)
+        planned = found.planned()
+        names = {one.name for one in planned.results if one.shape and one.argument is None}
+        if len(names) < len(planned.results):
+            return None
+        outs = tuple(one for one in targets if one is not None)
+        return BoundCall(planned.plan, [arrays[name] for name in planned.plan.inputs], outs)
 
     def _trace(
         self, given: Sequence[Any], named: Mapping[str, Any]

@@ -61,6 +61,8 @@ class RepeatCall:
     ----------
     call
         Computes for such arrays.
+    code, told
+        The address of the compiled function that does it, and what that is told beside the arrays.
     workspace_bytes
         Bytes of packed copies, and of what else a run needs.
     new
@@ -71,6 +73,8 @@ class RepeatCall:
     """
 
     call: Callable[..., Array | None]
+    code: int
+    told: Integers
     workspace_bytes: int
     new: Callable[[], Array]
     kept: tuple[object, ...]
@@ -121,9 +125,9 @@ class RepeatCall:
         ]
         words[guard_fields.NONE :] = addresses()
         call = prepare_call(np.concatenate([words, describe_arrays(arrays, outputs)]))
-        stays = (told, kinds, [array.dtype for array in arrays], *kept)
+        stays = (kinds, [array.dtype for array in arrays], *kept)
         new = result_maker(arrays[0].shape, arrays[0].dtype)
-        return cls(call, workspace_bytes, new, stays)
+        return cls(call, address(code), told, workspace_bytes, new, stays)
 
     @classmethod
     def of_contraction(
