@@ -312,6 +312,7 @@ def test_whole_networks(name):
     assert not [work for work in loaded.program.works if isinstance(work, EvaluatorWork)]
     assert loaded.others == ()
     assert loaded.least_bytes <= loaded.bytes <= 1.3 * loaded.least_bytes
+    assert loaded._recent.bound.inputs["image"].flags.c_contiguous  # layers copy windows of it
     image = RNG.standard_normal((1, 3, 64, 64)).astype(np.float32)
     (expected,) = ReferenceEvaluator(made).run(None, {"image": image})
     for _ in range(3):  # nothing that a call leaves in the arena is read by the next one

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 onnx = pytest.importorskip("onnx")
@@ -42,6 +42,7 @@ def repeated(draw):
         t * n + low + high - k + 1
         for t, n, low, high, k in zip(times, extents, lows, highs, taps, strict=True)
     ]
+    assume(min(out) > 0)
     arrays = {"scales": np.float32([1, 1, *times]), "w": drawn(6, 4 // groups, *taps)}
     inputs = {"x": (2, 4, *extents), "other": (2, 6, *out)}
     return make_model(nodes, inputs, arrays | {"b": drawn(6)}, {"y": 2 + axes}, 17), inputs

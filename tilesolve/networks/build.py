@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from tilesolve.networks.groups import Group, join_nodes
 from tilesolve.networks.operators import operators
 from tilesolve.networks.parts import VIEWS, Part, find_parts
 from tilesolve.networks.places import Blocks, Place, image_order, inverse
-from tilesolve.networks.planner import Planner, Reader
+from tilesolve.networks.planner import Planner
 from tilesolve.networks.repeats import repeated_extents
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.networks.works import (
@@ -51,8 +52,8 @@ class Program:
         What runs.
     blocks
         The memory of their arrays.
-    inputs, readers
-        Where each input of the model is copied to, and by what.
+    inputs
+        Where each input of the model is copied to.
     outputs
         Where each output is found: a place, a constant, or nothing if its shape is not known.
     """
@@ -60,7 +61,6 @@ class Program:
     works: list[Work] = field(default_factory=list)
     blocks: Blocks = field(default_factory=Blocks)
     inputs: dict[str, Place] = field(default_factory=dict)
-    readers: dict[str, Reader] = field(default_factory=dict)
     outputs: dict[str, Place | np.ndarray[Any, Any] | None] = field(default_factory=dict)
 
 
@@ -93,9 +93,10 @@ class Builder:
         self._find_depthwise()
         for name in network.inputs:
             shape, dtype = network.shapes[name], network.dtypes[name]
-            place = program.blocks.make(shape, dtype, image_order(len(shape)), 0)
+            count = len(shape)
+            order = range(count) if self._copies_windows(name) else image_order(count)
+            place = program.blocks.make(shape, dtype, order, 0)
             self._places[name] = program.inputs[name] = place
-            program.readers[name] = self._planner.reader(place)
         for nodes in join_nodes(network, self._within):
             self._add(nodes)
         for name in network.outputs:
@@ -103,6 +104,18 @@ class Builder:
             program.outputs[name] = self._places.get(name) if found is None else found
         self._note_lives()
         return program
+
+    def _copies_windows(self, name: str) -> bool:
+        """Return whether layers alone read an array that copy its windows, in whatever order."""
+        for node in self.network.nodes:
+            if name not in node.reads:
+                continue
+            chain = node.given.get("chain")
+            if chain is None or chain.residual == name or prod(chain.weights.shape[2:]) == 1:
+                return False
+            if is_depthwise(chain):
+                return False
+        return True
 
     def _note_lives(self) -> None:
         """Note from which work to which each block is needed."""

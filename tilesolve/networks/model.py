@@ -32,7 +32,6 @@ from tilesolve.networks.files import (
 from tilesolve.networks.graph import read_network
 from tilesolve.networks.patterns import join_patterns, split_moves
 from tilesolve.networks.places import Place, new_arena
-from tilesolve.networks.planner import Reader
 from tilesolve.networks.report import write_report
 from tilesolve.networks.steps import Run, join_steps
 from tilesolve.networks.works import DepthwiseWork, EvaluatorWork, Held, LayerWork, Step
@@ -55,7 +54,6 @@ class _Bound:
 
     lock: Lock
     inputs: dict[str, Array]
-    readers: Mapping[str, Reader]
     steps: list[Step]
     outputs: dict[str, Array | None]
     long: bool
@@ -73,7 +71,6 @@ class _Bound:
         return cls(
             Lock(),
             {name: locate(place) for name, place in program.inputs.items()},
-            program.readers,
             [work.bind(locate) for work in program.works],
             {
                 name: locate(end) if isinstance(end, Place) else end
@@ -97,7 +94,7 @@ class _Bound:
 
     def _read(self, given: Mapping[str, Array]) -> None:
         for name, array in self.inputs.items():
-            self.readers[name](array, given[name])
+            np.copyto(array, given[name])
 
     def run(self, given: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs: arrays that later calls do not write to."""

@@ -14,11 +14,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.networks.groups import Group
 from tilesolve.networks.places import Place
 from tilesolve.networks.works import CopyBody, CopyWork, PipelineWork, Work
-from tilesolve.packing.memory_overlap import Array
 from tilesolve.pipelines.front import PipelineFunction, pipeline
-
-Reader = Callable[[Array, Array], object]
-"""Writes the elements of its second argument to the first one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,14 +67,6 @@ class Planner:
         if found.reason or source.dtype != out.dtype:
             return CopyWork((), source, out)
         return PipelineWork((), found.function, [source], [out], found.seconds)
-
-    def reader(self, place: Place) -> Reader:
-        """Return what copies an array that is given to its place, whose axes lie in its order."""
-        if place.order == place.straight.order or self._plan_copy(place.straight, place).reason:
-            return np.copyto
-        function, order = self._plan_copy(place.straight, place).function, place.order
-        plan = function.plan(np.broadcast_to(np.zeros((), place.dtype), place.shape))
-        return lambda out, x: plan(x, out=out.transpose(order))
 
     def _plan_copy(self, source: Place, out: Place) -> Planned:
         order = tuple(source.order.index(axis) for axis in out.order)
