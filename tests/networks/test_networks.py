@@ -151,8 +151,8 @@ def without_layers():
     shaped = [node("Reshape", ["z", "s"], ["x"]), conv]
     inputs = {"z": x, "s": (3,)}
     yield make_model(shaped, inputs, {"w": w}), "the shape of 'x' is not known before it runs"
-    turned = node("ConvTranspose", ["x", "w"], ["y"], name="c")
-    yield make_model([turned], {"x": x}, {"w": w.swapaxes(0, 1).copy()}), "it is transposed"
+    turned = node("ConvTranspose", ["x", "w"], ["y"], name="c", strides=[4])
+    yield make_model([turned], {"x": x}, {"w": w.swapaxes(0, 1).copy()}), "it is transposed, and"
     inner = [node("Conv", ["x", "w", "b"], ["t"], name="c")]
     other = [node("Identity", ["x"], ["e"])]
     choice = node("If", ["go"], ["y"], name="i", then_branch=branch(inner, "t"),

@@ -28,7 +28,6 @@ from tilesolve.networks.operators import operators
 from tilesolve.networks.parts import VIEWS, Part, find_parts
 from tilesolve.networks.places import Blocks, Place, image_order, inverse
 from tilesolve.networks.planner import Planner
-from tilesolve.networks.repeats import repeated_extents
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.networks.works import (
     BorderWork,
@@ -134,7 +133,7 @@ class Builder:
         network, makers = self.network, self.network.makers
         for node in network.nodes:
             chain = node.given.get("chain")
-            if chain is None or chain.repeats or not is_depthwise(chain):
+            if chain is None or chain.split or not is_depthwise(chain):
                 continue
             name, ends = node.inputs[0], padding_of(chain)
             is_made = name in makers and makers[name].kind not in (*VIEWS, "Concat")
@@ -267,11 +266,15 @@ class Builder:
             self.program.works.append(work)
             return
         images = self._images(x, range(len(x.shape)), chain)
-        for at, (one, cut) in enumerate(chain.phases(x.shape[2:])):
-            layer = self._layer(one, x.shape) if one is chain else self._plan_layer(one, x.shape)
-            part = result if cut is None else self._cut(result, cut)
-            added = self._cut(residual, cut) if residual and cut else residual
-            work = LayerWork(chain.nodes, layer, chain.is_product, images, part, added, at > 0)
+        for at, (one, phase) in enumerate(chain.phases()):
+            part, added, seen = result, residual, images
+            if phase is not None:
+                part, seen = self._cut(result, phase.results), self._cut(images, phase.pixels)
+                added = None if residual is None else self._cut(residual, phase.results)
+            count, *extents, channels = seen.shape
+            shape = x.shape if chain.is_product else (count, channels, *extents)
+            layer = self._layer(one, shape) if one is chain else self._plan_layer(one, shape)
+            work = LayerWork(chain.nodes, layer, chain.is_product, seen, part, added, at > 0)
             self.program.works.append(work)
 
     def _depthwise_work(
@@ -292,10 +295,8 @@ class Builder:
         """Return the shape of what a chain gives, with its axes in its order."""
         if chain.is_product:
             found = (*shape[:-1], len(chain.weights))
-        elif chain.repeats:
-            taps, padding = chain.weights.shape[2:], chain.arguments["padding"]
-            extents = repeated_extents(taps, padding, chain.repeats, shape[2:])
-            found = (shape[0], len(chain.weights), *extents)
+        elif chain.split is not None:
+            found = (shape[0], len(chain.weights), *chain.split.out_extents)
         else:
             count, *some, filters = self._layer(chain, shape).out_shape
             found = (count, filters, *some)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilesolve.convolutions.layer import ConvLayer, conv_layer
+from tilesolve.convolutions.transposed import group_filters
 from tilesolve.machine.model import Machine
-from tilesolve.networks.files import inner_graphs, read_arguments
+from tilesolve.networks.files import inner_graphs, read_arguments, read_transposed_arguments
 from tilesolve.networks.graph import Network, Node
-from tilesolve.networks.repeats import look_through_repeats, split_phases
+from tilesolve.networks.phases import Phase, Split, Transposed, look_through_repeats
 from tilesolve.packing.memory_overlap import Array
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ class Chain:
         The name of the array that is added, and the order of its axes.
     activation, end, end_values
         As `conv_layer` takes it; the node that it is, and what that reads beside.
-    repeats
-        How often each pixel of the images stands there along each axis; nothing if once.
+    split
+        How the convolution is several, if it is.
     """
 
     nodes: list[Node]
@@ -80,7 +81,7 @@ class Chain:
     activation: str = ""
     end: Node | None = None
     end_values: tuple[Array | None, ...] = ()
-    repeats: tuple[int, ...] = ()
+    split: Split | None = None
 
     @property
     def result(self) -> str:
@@ -116,14 +117,14 @@ class Chain:
             threads=threads,
         )
 
-    def phases(self, extents: tuple[int, ...]) -> Iterator[tuple[Chain, tuple[slice, ...] | None]]:
-        """Yield chains of images as they are, and which pixels of the result each gives."""
-        if not self.repeats:
+    def phases(self) -> Iterator[tuple[Chain, Phase | None]]:
+        """Yield what computes the chain: itself, or one for each phase."""
+        if self.split is None:
             yield self, None
             return
-        for one in split_phases(self.weights, self.arguments["padding"], self.repeats, extents):
-            arguments = self.arguments | {"padding": one.padding}
-            yield replace(self, weights=one.weights, arguments=arguments, repeats=()), one.cut
+        for one in self.split.phases(self.weights):
+            arguments = {"groups": self.arguments["groups"]} | one.arguments
+            yield replace(self, weights=one.weights, arguments=arguments, split=None), one
 
     def scale(self, factor: Array) -> None:
         """Multiply the result by a number, or one for each channel."""
@@ -277,12 +278,19 @@ def _layer_node(chain: Chain) -> Node:
 def _begin(node: Node, network: Network) -> Chain | None:
     """Return the chain that begins with a node, if it is a layer."""
     constants, shapes = network.constants, network.shapes
-    if node.kind == "Conv":
-        weights = constants[node.inputs[1]]
+    if node.kind in CONVOLUTIONS:
+        weights, shape = constants[node.inputs[1]], shapes[node.inputs[0]]
         bias = constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else None
-        arguments = read_arguments(node.given, shapes[node.inputs[0]], weights.shape)
-        order, repeats = tuple(range(weights.ndim)), node.given.get("repeats", ())
-        return Chain([node], weights, bias, order, arguments, repeats=repeats)
+        order, split = tuple(range(weights.ndim)), node.given.get("split")
+        if node.kind == "ConvTranspose":
+            arguments = read_transposed_arguments(node.given, shape, weights.shape)
+            split = Transposed.of(arguments, weights.shape[2:], shape[2:])
+            weights = group_filters(weights, arguments["groups"])
+        elif split is not None:
+            arguments = {"groups": node.given["group"]}
+        else:
+            arguments = read_arguments(node.given, shape, weights.shape)
+        return Chain([node], weights, bias, order, arguments, split=split)
     if node.kind not in ("MatMul", "Gemm") or node.inputs[0] in constants:
         return None
     found = constants.get(node.inputs[1])
@@ -307,8 +315,6 @@ def _begin(node: Node, network: Network) -> Chain | None:
 
 def _reason(node: Node, network: Network) -> str:
     """Return why a convolution can be no layer; nothing if it can."""
-    if node.kind == "ConvTranspose":
-        return "it is transposed, and runs as several convolutions"
     makers = network.makers
     for what, name in zip(("weights", "bias"), node.inputs[1:], strict=False):
         if name and name not in network.constants:
@@ -318,6 +324,11 @@ def _reason(node: Node, network: Network) -> str:
         return f"the shape of {node.inputs[0]!r} is not known before it runs"
     if network.constants[node.inputs[1]].dtype.name not in LAYER_DTYPES:
         return f"it computes in {network.constants[node.inputs[1]].dtype}"
+    if node.kind == "ConvTranspose":
+        shape, window = network.shapes[node.inputs[0]], network.constants[node.inputs[1]].shape
+        arguments = read_transposed_arguments(node.given, shape, window)
+        if not Transposed.of(arguments, window[2:], shape[2:]).is_whole:
+            return "it is transposed, and some pixels of its result see no pixel"
     return ""
 
 

@@ -1,12 +1,15 @@
-"""Convolutions of images whose pixels were repeated, as several of the images as they were."""
+"""Convolutions that run as several: of images whose pixels were repeated, and transposed ones."""
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import tilesolve
+
 onnx = pytest.importorskip("onnx")
 from onnx import helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
 from onnx_networks import check_loaded, make_model  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("planned_at_once")
@@ -70,3 +73,49 @@ def test_fewer_products(taps):
     assert len(loaded.program.works) == 4
     side = 12 - taps + 3
     assert sum(layer.flops for layer in loaded.layers) < 0.7 * 2 * (8 * taps * side) ** 2
+
+
+@st.composite
+def transposed(draw):
+    """A transposed convolution, and what follows it."""
+    axes = draw(st.integers(1, 2))
+    strides, taps, extents, gaps, cuts = (
+        [draw(st.integers(low, high)) for _ in range(axes)]
+        for low, high in ((1, 3), (1, 5), (3, 5), (1, 2), (0, 2))
+    )
+    more = [draw(st.integers(0, step - 1)) for step in strides]
+    axis_ends = zip(strides, taps, extents, gaps, cuts, more, strict=True)
+    out = [s * (n - 1) + gap * (k - 1) + 1 + m - 2 * cut for s, k, n, gap, cut, m in axis_ends]
+    assume(min(out) > 0)
+    groups = draw(st.sampled_from([1, 2, 4]))
+    given_numbers = {"strides": strides, "dilations": gaps, "pads": cuts * 2, "group": groups}
+    nodes = [
+        helper.make_node("ConvTranspose", ["x", "w", "b"], ["c"], output_padding=more,
+                         **given_numbers),
+        helper.make_node("Mul", ["c", "scale"], ["m"]),
+        helper.make_node("Add", ["m", "other"], ["s"]),
+        helper.make_node("Relu", ["s"], ["y"]),
+    ]  # fmt: skip
+    arrays = {"w": drawn(4, 3, *taps), "b": drawn(3 * groups)}
+    arrays["scale"] = drawn(3 * groups, *[1] * axes)
+    inputs = {"x": (2, 4, *extents), "other": (2, 3 * groups, *out)}
+    return make_model(nodes, inputs, arrays, {"y": 2 + axes}, 17), inputs
+
+
+@given(made=transposed())
+@settings(max_examples=25)
+def test_transposed_convolutions(made):
+    """Results are those of `conv_transpose`, and it is one layer, or tells why it is none."""
+    model, inputs = made
+    loaded = tilesolve.onnx.load(model)
+    # ONNX's own operator has no groups.
+    evaluator = ReferenceEvaluator(model, new_ops=tilesolve.onnx.operators())
+    given_arrays = {name: drawn(*shape) for name, shape in inputs.items()}
+    (expected,) = evaluator.run(None, given_arrays)
+    for _ in range(2):
+        np.testing.assert_allclose(loaded(given_arrays)["y"], expected, rtol=1e-4, atol=1e-5)
+    if loaded.others:
+        assert "some pixels of its result see no pixel" in loaded.others[0].reason
+    else:
+        assert loaded.count == "1 of 1 convolutions are layers"
+        assert all(layer.has_residual for layer in loaded.layers)
