@@ -139,10 +139,11 @@ class NestRunner:
         layout = self._layouts.get(self._key(call))
         if layout is None or layout.recent is None:
             return None
-        values = tuple(compute_factor(one, {}) for one in layout.factors)
-        if any(isinstance(one, complex) for one in values):
+        values = [compute_factor(one, {}) for one in layout.factors]
+        if any(type(one) is complex for one in values):
             return None
-        return FixedCall(layout.recent, (*call.outs, *call.held.values()), values)
+        given = (*call.outs, *call.held.values())
+        return FixedCall(layout.recent, given, tuple(one.real for one in values))
 
     def _repeat(
         self, arrays: Sequence[object], named: Mapping[str, Any], out: Out | None

@@ -259,8 +259,8 @@ class Builder:
         result = self._images(out, inverse(chain.order), chain)
         residual = None
         if chain.residual is not None:
-            added = self._places[chain.residual]
-            residual = self._images(added, inverse(chain.residual_order), chain)
+            other = self._places[chain.residual]
+            residual = self._images(other, inverse(chain.residual_order), chain)
         if chain.result in self._depthwise:
             work: Work = self._depthwise_work(chain, node.inputs[0], result, residual)
             self.program.works.append(work)

@@ -64,7 +64,8 @@ class Transposed:
     def of(cls, arguments: dict[str, Any], window: Sequence[int], extents: Sequence[int]) -> Self:
         """Return that of images of some extents, given arguments of `conv_transpose`."""
         names = ("stride", "padding", "output_padding", "dilation")
-        return cls(tuple(read_axes(tuple(extents), tuple(window), *map(arguments.get, names))))
+        given = [arguments[name] for name in names]
+        return cls(tuple(read_axes(tuple(extents), tuple(window), *given)))
 
     @property
     def out_extents(self) -> tuple[int, ...]:
