@@ -226,6 +226,7 @@ NUMBERS = {
         "kernels.runtime.fast_call": "MAX_NUMBERS MAX_STACK_BYTES MAX_ROW",
         "kernels.runtime.guard_fields": "*",
         "kernels.runtime.interior_fields": "*",
+        "kernels.runtime.run_list": "RUN_WORDS",
         "kernels.runtime.task_fields": "*",
         "kernels.runtime.task_list": "_TENSORS _PLACES",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",

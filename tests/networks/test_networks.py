@@ -1,5 +1,10 @@
 """Convolutions of whole networks are layers, however constants are written; others say why not."""
 
+import os
+import signal
+import threading
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,6 +26,7 @@ from onnx_networks import (  # noqa: E402
 
 from tilesolve.bench.network_models import NETWORKS, write_network  # noqa: E402
 from tilesolve.networks.works import EvaluatorWork  # noqa: E402
+from tilesolve.system.cancellation import is_stopped  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -60,10 +66,10 @@ def test_all_convolutions_are_layers(build, count, folds):
     assert len(activations) == (17 if build is resnet18 else 35)
 
 
-@pytest.mark.filterwarnings("ignore:.*GlobalAveragePool")
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_layers_of_half_precision(dtype):
-    """Models of two bytes a number have layers, too."""
+    """Models of two bytes a number have layers, too, and pipelines in single precision."""
     pytest.importorskip("ml_dtypes")
     loaded = load_right(resnet18, dtype, 0.02 if dtype == "float16" else 0.15)
     assert (len(loaded.layers), loaded.others) == (21, ())
@@ -151,8 +157,8 @@ def without_layers():
     shaped = [node("Reshape", ["z", "s"], ["x"]), conv]
     inputs = {"z": x, "s": (3,)}
     yield make_model(shaped, inputs, {"w": w}), "the shape of 'x' is not known before it runs"
-    turned = node("ConvTranspose", ["x", "w"], ["y"], name="c")
-    yield make_model([turned], {"x": x}, {"w": w.swapaxes(0, 1).copy()}), "it is transposed"
+    turned = node("ConvTranspose", ["x", "w"], ["y"], name="c", strides=[4])
+    yield make_model([turned], {"x": x}, {"w": w.swapaxes(0, 1).copy()}), "it is transposed, and"
     inner = [node("Conv", ["x", "w", "b"], ["t"], name="c")]
     other = [node("Identity", ["x"], ["e"])]
     choice = node("If", ["go"], ["y"], name="i", then_branch=branch(inner, "t"),
@@ -228,6 +234,28 @@ def test_convolutions_of_functions():
     assert len(tilesolve.onnx.layers(made)) == 1
 
 
+def test_interrupts():
+    """Ctrl-C ends a long call, which is left between two works; the next one is right again."""
+    node, x = helper.make_node, RNG.standard_normal((1, 2, 6)).astype(np.float32)
+    loaded = tilesolve.onnx.load(make_model([node("Relu", ["x"], ["y"])], {"x": x.shape}, {}))
+    expected, bound, ended = loaded(x)["y"], loaded._recent.bound, []
+
+    def wait(held):
+        while not is_stopped():
+            time.sleep(0.001)
+        ended.append(True)
+
+    runs, bound.runs, bound.long = bound.runs, [wait], True
+    timer = threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        loaded(x)
+    timer.join()
+    assert ended == [True]
+    bound.runs = runs
+    np.testing.assert_array_equal(loaded(x)["y"], expected)
+
+
 def test_constants_that_cannot_be_computed():
     """An operator of constants that fails is named."""
     nodes = [
@@ -237,6 +265,67 @@ def test_constants_that_cannot_be_computed():
     arrays = {"v": np.ones(7, np.float32), "s": np.array([3, 2, -1])}
     with pytest.raises(ModelError, match=r"is damaged|Reshape 'bad' of constants"):
         tilesolve.onnx.load(make_model(nodes, {"x": (1, 2, 6)}, arrays))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+def test_operators_of_half_precision(kind):
+    """What follows one another is rounded at its end; casts to halves are the end of it, too."""
+    pytest.importorskip("ml_dtypes")
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    node, shape = helper.make_node, (1, 3, 6, 8)
+    nodes = [
+        node("Cast", ["x"], ["h"], to=kind),
+        node("MaxPool", ["h"], ["p"], kernel_shape=[3, 3], pads=[1] * 4),
+        node("Mul", ["p", "w"], ["m"]),
+        node("Exp", ["m"], ["e"]),
+        node("Cast", ["e"], ["y"], to=TensorProto.FLOAT),
+        node("Greater", ["e", "h"], ["g"]),
+        node("Cast", ["g"], ["z"], to=TensorProto.FLOAT),
+    ]
+    w = (0.25 * RNG.standard_normal((3, 1, 1))).astype(dtype)
+    loaded = tilesolve.onnx.load(make_model(nodes, {"x": shape}, {"w": w}, {"y": 4, "z": 4}))
+    assert not [work for work in loaded.program.works if isinstance(work, EvaluatorWork)]
+    x = RNG.standard_normal(shape).astype(np.float32)
+    found = loaded(x)
+    h = x.astype(dtype).astype(np.float32)
+    wide = np.pad(h, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=-np.inf)
+    p = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3)).max((-1, -2))
+    e = np.exp(p * w.astype(np.float32))
+    slack = 2 * float(np.finfo(dtype).eps) if kind == TensorProto.FLOAT16 else 2**-6
+    np.testing.assert_allclose(found["y"], e, rtol=slack)
+    sure = abs(e - h) > slack * e
+    np.testing.assert_array_equal(found["z"][sure], (e > h)[sure])
+
+
+@given(
+    turns=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    sizes=st.tuples(*[st.integers(1, 9)] * 4),
+)
+@settings(max_examples=15)
+def test_products_of_turned_operands(turns, sizes):
+    """Products of arrays as Transpose leaves them, and one behind, which needs no copy."""
+    b, m, n, k = sizes
+    shapes = {"a": (b, 2, m, k), "b": (b, 2, k, n)}
+    nodes, names = [], []
+    for name, turn in zip("ab", turns, strict=False):
+        if turn:
+            shapes[name] = tuple(shapes[name][axis] for axis in (0, 3, 1, 2))
+            nodes.append(helper.make_node("Transpose", [name], [f"{name}t"], perm=[0, 2, 3, 1]))
+        names.append(f"{name}t" if turn else name)
+    nodes.append(helper.make_node("MatMul", names, ["c"]))
+    last = ["Transpose", "Reshape"] if turns[2] else ["Identity", "Relu"]
+    nodes.append(
+        helper.make_node(last[0], ["c"], ["t"], **({"perm": [0, 2, 1, 3]} if turns[2] else {}))
+    )
+    shape = np.array([b, m, -1])
+    nodes.append(helper.make_node(last[1], ["t", *(["shape"] if turns[2] else [])], ["y"]))
+    made = make_model(
+        nodes, shapes, {"shape": shape} if turns[2] else {}, {"y": 3 if turns[2] else 4}
+    )
+    given = {name: RNG.standard_normal(one).astype(np.float32) for name, one in shapes.items()}
+    loaded = check_loaded(made, given)
+    assert len(loaded.program.works) <= 2 + (not turns[2])
 
 
 @pytest.mark.filterwarnings("error")
@@ -251,9 +340,10 @@ def test_whole_networks(name):
     assert not [work for work in loaded.program.works if isinstance(work, EvaluatorWork)]
     assert loaded.others == ()
     assert loaded.least_bytes <= loaded.bytes <= 1.3 * loaded.least_bytes
+    assert loaded._recent.bound.inputs["image"].flags.c_contiguous  # layers copy windows of it
     image = RNG.standard_normal((1, 3, 64, 64)).astype(np.float32)
     (expected,) = ReferenceEvaluator(made).run(None, {"image": image})
-    for _ in range(2):  # nothing that a call leaves in the arena is read by the next one
+    for _ in range(3):  # nothing that a call leaves in the arena is read by the next one
         loaded._recent.bound.inputs["image"].base.fill(255)
         (found,) = loaded(image).values()
         assert abs(found - expected).max() <= 1e-5 * abs(expected).max()

@@ -87,6 +87,15 @@ def layers(draw, layouts=("NCHW", "NHWC", "NCHWc"), most=6):
     return x_shape, w_shape, rest, layout, blocks
 
 
+class ReferencePrepared(np.ndarray):
+    """An operand as it was prepared: itself."""
+
+    @property
+    def array(self):
+        """The operand."""
+        return np.asarray(self)
+
+
 class ReferencePlan:
     """A plan that computes by the reference, at once."""
 
@@ -101,7 +110,7 @@ class ReferencePlan:
         return None
 
     def prepare(self, array):
-        return array.copy()
+        return array.copy().view(ReferencePrepared)
 
     def __call__(self, first, second, out, *, beta, operands):
         assert (first.shape, second.shape) == self.problem.shapes[1:]

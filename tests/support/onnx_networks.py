@@ -28,11 +28,15 @@ def make_model(nodes, inputs, arrays, outputs=None, opset=17, versions=(), **mor
 
 
 def check_loaded(made, given):
-    """Load a model, and hold all of its outputs to those of ONNX's own evaluator."""
+    """Load a model, and hold all of its outputs to those of ONNX's own evaluator.
+
+    The second call makes those of compiled code one after another.
+    """
     loaded = onnx.load(made)
     expected = ReferenceEvaluator(made).run(None, given)
-    for one, other in zip(loaded(given).values(), expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    for found in (loaded(given), loaded(given)):
+        for one, other in zip(found.values(), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
     return loaded
 
 

@@ -264,6 +264,12 @@ Extremes are those of floating-point numbers, which keep what is no number."""
 
 NEST_CONSTANT_DIVISION = 6
 """The same of a division by a number whose reciprocal is multiplied by."""
+EPILOGUE_OPERATIONS = {
+    "float32": {"sigmoid": 34, "tanh": 35, "gelu": 38, "silu": 44, "gelu-tanh": 58},
+    "float64": {"sigmoid": 50, "tanh": 50, "gelu": 130, "silu": 60, "gelu-tanh": 95},
+}
+"""As how many additions each of these takes in an epilogue, about, beside a plain step: measured in
+the first cache. Those of halves are in single precision."""
 
 NEST_WAITING_FACTOR = 2
 """How many times as long a function takes that waits for another one within the same point."""

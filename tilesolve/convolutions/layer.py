@@ -49,20 +49,29 @@ class ConvLayer:
     [4.0, 6.0, 6.0, 4.0]
     """
 
-    __slots__ = ("_bias", "_plans", "_prepared", "_recent", "_weights")
+    __slots__ = ("_bias", "_plans", "_prepared", "_recent")
 
     def __init__(self, request: LayerRequest, weights: Array, bias: Array | None) -> None:
         self._plans = LayerPlans(request)
-        self._weights = weights
         self._bias = bias
-        self._prepared: dict[tuple[bool, bool, bool], Prepared] = {}
         self._recent: RepeatCall | None = None
-        self._prepare(self.convolution.pointwise, *self._plans.made(self.convolution.pointwise))
+        flat = self.convolution.pointwise
+        form, found = self._plans.made(flat)
+        key = flat, False, found.problem.aligned_output
+        self._prepared = {key: found.prepare(form.filters(weights))}
 
     @property
     def convolution(self) -> Convolution:
         """Shapes and arguments."""
         return self._plans.request.convolution
+
+    @property
+    def _weights(self) -> Array:
+        """The weights as they were given: no array but the one that the plan takes stays."""
+        (flat, *_), found = next(iter(self._prepared.items()))
+        weights = np.empty(self.convolution.w_shape, found.array.dtype)
+        self._plans.form(flat).filters(weights)[...] = found.array
+        return weights
 
     @property
     def plan(self) -> Plan:

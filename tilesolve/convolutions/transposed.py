@@ -6,7 +6,7 @@ of stride 1 as strides have pixels, each of the images with some of the taps, in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import gcd
@@ -84,13 +84,13 @@ def conv_transpose(
     if not isinstance(layout, str) or layout not in ("NCHW", "NHWC"):
         raise SpecError(f"layout {layout!r} of a transposed convolution; NCHW, NHWC are known")
     order = count_dimensions(images.shape, weights.shape, layout)
-    filters = _group_filters(weights, read_number("groups", groups, 1))
+    filters = group_filters(weights, read_number("groups", groups, 1))
     last = layout == "NHWC"
     size = images.shape[1:-1] if last else images.shape[2:]
     channels = images.shape[-1 if last else 1]
     if channels != len(weights):
         raise SizeError(f"w has {len(weights)} channels (shape {weights.shape}), x has {channels}")
-    axes = _read_axes(size, weights.shape[2:], stride, padding, output_padding, dilation)
+    axes = read_axes(size, weights.shape[2:], stride, padding, output_padding, dilation)
     shift = None
     if bias is not None:
         shift = as_operand(bias, "bias", (len(filters),), str(images.dtype), "x")
@@ -102,25 +102,59 @@ def conv_transpose(
     else:
         target = check_output(out, "out", shape, dtype=images.dtype, whose="x", operands=apart)
     first = 1 if last else 2
-    for phases in product(*(axis.phases() for axis in axes)):
-        results = target[(slice(None),) * first + tuple(one.results for one in phases)]
-        seen = images[(slice(None),) * first + tuple(one.pixels for one in phases)]
-        taken = filters
-        for at, one in enumerate(phases, start=2):
-            taken = taken.take(np.array(one.taps, np.int64), at)
-        if not (seen.size and taken.size):
+    for part in split_transposed(filters, axes):
+        results = target[(slice(None),) * first + part.results]
+        seen = images[(slice(None),) * first + part.pixels]
+        if not (seen.size and part.weights.size):
             results[:] = 0 if shift is None else shift.reshape(-1, *[1] * (0 if last else order))
             continue
         conv(
-            *(seen, taken, shift),
-            padding=[one.padding for one in phases],
-            dilation=[one.dilation for one in phases],
+            *(seen, part.weights, shift),
+            padding=part.padding,
+            dilation=part.dilation,
             groups=groups,
             layout=layout,
             out=results,
             threads=threads,
         )
     return target if out is None else out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A convolution of stride 1 that gives some pixels of a result.
+
+    Parameters
+    ----------
+    results, pixels
+        Those of the result, and those of the images that they see.
+    weights, padding, dilation
+        As `conv` takes them.
+    """
+
+    results: tuple[slice, ...]
+    pixels: tuple[slice, ...]
+    weights: Array
+    padding: tuple[Ends, ...]
+    dilation: tuple[int, ...]
+
+
+def split_transposed(filters: Array, axes: Sequence[Axis]) -> Iterator[Part]:
+    """Yield what makes up a transposed convolution, given weights as `conv` takes them.
+
+    Where pixels of the result see no pixel of the images, or no tap, these are empty.
+    """
+    for phases in product(*(axis.phases() for axis in axes)):
+        taken = filters
+        for at, one in enumerate(phases, start=2):
+            taken = taken.take(np.array(one.taps, np.int64), at)
+        yield Part(
+            tuple(one.results for one in phases),
+            tuple(one.pixels for one in phases),
+            taken,
+            tuple(one.padding for one in phases),
+            tuple(one.dilation for one in phases),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +173,7 @@ class _Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class Axis:
     """One dimension: pixels of images and of results, taps, and the arguments."""
 
     size: int
@@ -170,14 +204,21 @@ class _Axis:
         )
 
 
-def _read_axes(
+def read_axes(
     size: tuple[int, ...],
     window: tuple[int, ...],
     stride: int | Sequence[int],
     padding: PaddingArgument,
     output_padding: int | Sequence[int],
     dilation: int | Sequence[int],
-) -> list[_Axis]:
+) -> list[Axis]:
+    """Return the dimensions of a transposed convolution of images of some size.
+
+    Raises
+    ------
+    SizeError
+        If one of them has no result.
+    """
     order = len(size)
     steps, gaps = (
         read_numbers(name, value, order)
@@ -198,11 +239,11 @@ def _read_axes(
                 f"dimension {at} of a transposed convolution has no result: {pixels} pixels of x "
                 f"and {taps} taps of w reach over {whole}, padding takes {before} and {after}"
             )
-        found.append(_Axis(pixels, whole - before - after, taps, step, before, gap))
+        found.append(Axis(pixels, whole - before - after, taps, step, before, gap))
     return found
 
 
-def _group_filters(weights: Array, groups: int) -> Array:
+def group_filters(weights: Array, groups: int) -> Array:
     """Return weights as `conv` takes them: filters, channels of a group, window."""
     channels, filters, *window = weights.shape
     if channels % groups:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
+from tilesolve.constants.policy import EPILOGUE_OPERATIONS
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.half_precision import is_half
@@ -341,14 +342,16 @@ def with_epilogue(
 ) -> Price:
     """Return a price with what an epilogue takes: its operands are read once by every level.
 
-    Rounding to halves is a step of its own.
+    Rounding to halves is a step of its own, and smooth functions are many operations.
 
     Examples
     --------
     >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
     >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
     >>> cost = compute_price(problem, nest, machine)
-    >>> with_epilogue(cost, problem, Epilogue.parse("+n relu"), machine).compute > cost.compute
+    >>> chains = map(Epilogue.parse, ("+n relu", "+n silu"))
+    >>> relu, silu = (with_epilogue(cost, problem, one, machine).compute for one in chains)
+    >>> cost.compute < relu < silu
     True
     """
     rounds = is_half(problem.dtype)
@@ -360,10 +363,13 @@ def with_epilogue(
     for level, place in zip(cost.levels, list_levels(machine, threads), strict=True):
         seconds = level.seconds + read / (place.read or place.bandwidth)
         levels.append(replace(level, seconds=seconds))
-    each = rounds + (len(epilogue.operations) if epilogue else 0)
-    steps = each * prod(problem.shape(0)) * machine.costs.epilogue_cycles
+    chain, size = (epilogue.operations if epilogue else ()), prod(problem.shape(0))
+    steps = (rounds + len(chain)) * size * machine.costs.epilogue_cycles
     cycles = machine.frequency * machine.busy_cores(threads) / threads
-    return replace(cost, levels=tuple(levels), compute=cost.compute + steps / cycles)
+    known = EPILOGUE_OPERATIONS["float64" if problem.dtype == "float64" else "float32"]
+    smooth = sum(known.get(one.name, 0) for one in chain) * size * threads
+    seconds = steps / cycles + smooth / machine.peak(problem.dtype, threads)
+    return replace(cost, levels=tuple(levels), compute=cost.compute + seconds)
 
 
 def with_passes(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from tilesolve.constants.policy import NETWORK_JOINED_NODES
 from tilesolve.contractions.errors import TilesolveError
 from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.machine.model import Machine
@@ -25,13 +25,14 @@ from tilesolve.networks.depthwise import (
     split_groups,
 )
 from tilesolve.networks.graph import Evaluator, Network, Node
+from tilesolve.networks.groups import Group, join_nodes
 from tilesolve.networks.operators import operators
 from tilesolve.networks.parts import VIEWS, Part, find_parts
 from tilesolve.networks.places import Blocks, Place, image_order, inverse
+from tilesolve.networks.planner import Planner
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.networks.winograd import WinogradChoice
 from tilesolve.networks.works import (
-    Body,
     BorderWork,
     CopyWork,
     DepthwiseWork,
@@ -79,10 +80,14 @@ class Builder:
     _within: Mapping[str, Part] = field(default_factory=dict)
     _loose: set[str] = field(default_factory=set)
     _layers: dict[str, ConvLayer] = field(default_factory=dict)
+    _planner: Planner = field(init=False)
     _functions: dict[Hashable, PipelineFunction] = field(default_factory=dict)
     _depthwise: dict[str, tuple[PipelineFunction, float]] = field(default_factory=dict)
     _margins: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     _framed: dict[str, Place] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._planner = Planner(self.machine, self.threads)
 
     def build(self) -> Program:
         """Return the program."""
@@ -91,15 +96,29 @@ class Builder:
         self._find_depthwise()
         for name in network.inputs:
             shape, dtype = network.shapes[name], network.dtypes[name]
-            place = program.blocks.make(shape, dtype, image_order(len(shape)), 0)
+            count = len(shape)
+            order = range(count) if self._copies_windows(name) else image_order(count)
+            place = program.blocks.make(shape, dtype, order, 0)
             self._places[name] = program.inputs[name] = place
-        for nodes in self._join():
+        for nodes in join_nodes(network, self._within):
             self._add(nodes)
         for name in network.outputs:
             found = network.constants.get(name)
             program.outputs[name] = self._places.get(name) if found is None else found
         self._note_lives()
         return program
+
+    def _copies_windows(self, name: str) -> bool:
+        """Return whether layers alone read an array that copy its windows, in whatever order."""
+        for node in self.network.nodes:
+            if name not in node.reads:
+                continue
+            chain = node.given.get("chain")
+            if chain is None or chain.residual == name or prod(chain.weights.shape[2:]) == 1:
+                return False
+            if has_small_groups(chain):
+                return False
+        return True
 
     def _note_lives(self) -> None:
         """Note from which work to which each block is needed."""
@@ -118,7 +137,7 @@ class Builder:
         network, makers = self.network, self.network.makers
         for node in network.nodes:
             chain = node.given.get("chain")
-            if chain is None or not has_small_groups(chain):
+            if chain is None or chain.split or not has_small_groups(chain):
                 continue
             name, ends = node.inputs[0], padding_of(chain)
             is_made = name in makers and makers[name].kind not in (*VIEWS, "Concat")
@@ -151,45 +170,11 @@ class Builder:
         """Return the layer of a chain, which is made once."""
         found = self._layers.get(chain.result)
         if found is None:
-            found = self._layers[chain.result] = chain.layer(shape, self.machine, self.threads)
+            found = self._layers[chain.result] = self._plan_layer(chain, shape)
         return found
 
-    def _join(self) -> list[list[Node]]:
-        """Return the nodes, those that one pipeline computes together.
-
-        A node joins those before it where it alone reads what they give.
-        """
-        network = self.network
-        uses, groups = network.uses, list[list[Node]]()
-        ends: dict[str, list[Node]] = {}
-        for node in network.nodes:
-            alone = [
-                ends[name]
-                for name in node.inputs
-                if name in ends and uses[name] == 1 and self._may_join(node)
-            ]
-            if alone and len(alone[0]) < NETWORK_JOINED_NODES and node.inputs[0]:
-                group = alone[0]
-                groups.remove(group)
-                del ends[group[-1].outputs[0]]
-                group.append(node)
-            else:
-                group = [node]
-            groups.append(group)
-            if self._may_join(node):
-                ends[node.outputs[0]] = group
-        return groups
-
-    def _may_join(self, node: Node) -> bool:
-        """Return whether a node may be one of several in a pipeline."""
-        return (
-            node.kind in FUNCTIONS
-            and node.kind not in VIEWS
-            and node.kind not in ("Concat", "MatMul", "Gemm", "Einsum")
-            and len(node.outputs) == 1
-            and node.outputs[0] not in self._within
-            and all(x in self.network.shapes for x in (*node.reads, *node.outputs))
-        )
+    def _plan_layer(self, chain: Chain, shape: tuple[int, ...]) -> ConvLayer:
+        return chain.layer(shape, self.machine, self.threads)
 
     def _add(self, nodes: Sequence[Node]) -> None:
         """Add what computes some nodes."""
@@ -257,37 +242,69 @@ class Builder:
         """Add a layer; its chain's result may have its axes in another order."""
         chain: Chain = node.given["chain"]
         x = self._places[node.inputs[0]]
-        layer = self._layer(chain, x.shape)
-        shape = (*x.shape[:-1], len(chain.weights))
-        if not chain.is_product:
-            count, *extents, filters = layer.out_shape
-            shape = (count, filters, *extents)
-        found = tuple(shape[axis] for axis in chain.order)
+        found = self._result_shape(chain, x.shape)
         self.network.shapes[chain.result] = found
         self.network.dtypes[chain.result] = chain.weights.dtype
-        own = tuple(range(len(shape))) if chain.is_product else image_order(len(shape))
+        own = tuple(range(len(found))) if chain.is_product else image_order(len(found))
         out = self._out(chain.result, tuple(chain.order.index(axis) for axis in own))
         result = self._images(out, inverse(chain.order), chain)
         residual = None
         if chain.residual is not None:
-            added = self._places[chain.residual]
-            residual = self._images(added, inverse(chain.residual_order), chain)
-        work: Work
+            other = self._places[chain.residual]
+            residual = self._images(other, inverse(chain.residual_order), chain)
         if chain.result in self._depthwise:
-            function, seconds = self._depthwise[chain.result]
-            padded = self._pad(node.inputs[0], padding_of(chain))
-            split = partial(split_groups, groups=groups_of(chain))
-            weights = constants_of(chain)
-            work = DepthwiseWork(
-                chain.nodes, layer, function, weights, split, padded, result, residual, seconds
-            )
+            work: Work = self._depthwise_work(chain, node.inputs[0], result, residual)
+            self.program.works.append(work)
+            return
+        images = self._images(x, range(len(x.shape)), chain)
+        for at, (one, phase) in enumerate(chain.phases()):
+            part, added, seen = result, residual, images
+            if phase is not None:
+                part, seen = self._cut(result, phase.results), self._cut(images, phase.pixels)
+                added = None if residual is None else self._cut(residual, phase.results)
+            count, *extents, channels = seen.shape
+            shape = x.shape if chain.is_product else (count, channels, *extents)
+            layer = self._layer(one, shape) if one is chain else self._plan_layer(one, shape)
+            direct = LayerWork(chain.nodes, layer, chain.is_product, seen, part, added, at > 0)
+            self.program.works.append(self._with_fewer_products(direct, one))
+
+    def _with_fewer_products(self, direct: LayerWork, chain: Chain) -> Work:
+        """Return a layer by Winograd's products, if these are predicted to be faster."""
+        fewer = self.winograd and self.winograd.choose(chain, direct.layer)
+        if not fewer:
+            return direct
+        program = self.program
+        return WinogradWork.of(direct, fewer, chain, program.blocks, len(program.works))
+
+    def _depthwise_work(
+        self, chain: Chain, images: str, result: Place, residual: Place | None
+    ) -> DepthwiseWork:
+        """Return a layer of small groups that a pipeline computes."""
+        function, seconds = self._depthwise[chain.result]
+        padded = self._pad(images, padding_of(chain))
+        split = partial(split_groups, groups=groups_of(chain))
+        layer, weights = self._layers[chain.result], constants_of(chain)
+        return DepthwiseWork(
+            chain.nodes, layer, function, weights, split, padded, result, residual, seconds
+        )
+
+    def _result_shape(self, chain: Chain, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of what a chain gives, with its axes in its order."""
+        if chain.is_product:
+            found = (*shape[:-1], len(chain.weights))
+        elif chain.split is not None:
+            found = (shape[0], len(chain.weights), *chain.split.out_extents)
         else:
-            images = self._images(x, range(len(x.shape)), chain)
-            work = LayerWork(chain.nodes, layer, chain.is_product, images, result, residual)
-            if fewer := self.winograd and self.winograd.choose(chain, layer):
-                works, blocks = self.program.works, self.program.blocks
-                work = WinogradWork.of(work, fewer, chain, blocks, len(works))
-        self.program.works.append(work)
+            count, *some, filters = self._layer(chain, shape).out_shape
+            found = (count, filters, *some)
+        return tuple(found[axis] for axis in chain.order)
+
+    def _cut(self, place: Place, cut: Sequence[slice]) -> Place:
+        """Return some pixels of images that have their channels last."""
+        blocks = self.program.blocks
+        found = blocks.view(place, blocks.shadow(place)[(slice(None), *cut)])
+        assert found is not None
+        return found
 
     def _pad(self, name: str, ends: Ends) -> Place:
         """Return images with zeros around them, channels last."""
@@ -324,13 +341,25 @@ class Builder:
         assert found is not None
         return found
 
-    def _copy(self, place: Place, order: Sequence[int] | None = None) -> Place:
+    def _copy(
+        self,
+        place: Place,
+        order: Sequence[int] | None = None,
+        dtype: np.dtype[Any] | None = None,
+    ) -> Place:
         """Return a copy of an array in C order, or with its axes in another one."""
         at = len(self.program.works)
         order = range(len(place.shape)) if order is None else order
-        found = self.program.blocks.make(place.shape, place.dtype, order, at)
-        self.program.works.append(CopyWork((), place, found))
+        found = self.program.blocks.make(place.shape, dtype or place.dtype, order, at)
+        self.program.works.append(self._planner.copy(place, found))
         return found
+
+    def _widened(self, place: Place) -> Place:
+        """Return a copy in single precision of an array of halves; any other as it is."""
+        found = place.wide
+        if found is place:
+            return place
+        return self._copy(place, place.order, found.dtype)
 
     def _view(self, node: Node, copied: Place | None = None) -> bool:
         """Note results that are views, if need be of a copy; return whether they are."""
@@ -359,46 +388,39 @@ class Builder:
 
     def _compute(self, nodes: Sequence[Node]) -> str:
         """Add a pipeline of some nodes; return why there is none."""
-        network = self.network
-        for node in nodes:
-            if node.kind not in FUNCTIONS:
-                return "no pipeline has it"
-        uses, made = network.uses, {name for node in nodes for name in node.outputs}
-        reads = dict.fromkeys(x for node in nodes for x in node.inputs if x and x not in made)
-        names = [name for name in reads if name not in network.constants]
-        ends = [
-            name
-            for node in nodes
-            for name in node.outputs
-            if name and (uses[name] > sum(name in one.inputs for one in nodes))
+        if any(node.kind not in FUNCTIONS for node in nodes):
+            return "no pipeline has it"
+        works, group = self.program.works, Group.of(self.network, nodes)
+        inputs = [self._places[name] for name in group.inputs]
+        outs = [self._out(name, self._order(name, nodes, inputs)) for name in group.outputs]
+        found, turned = self._planner.plan(group, inputs, outs)
+        if found.reason:
+            return found.reason
+        if turned:
+            inputs[-1] = self._copy(inputs[-1])
+        inputs = [self._widened(one) for one in inputs]
+        wide = [self._like(one) for one in outs]
+        works.append(PipelineWork(nodes, found.function, inputs, wide, found.seconds))
+        works += [
+            CopyWork((), one, out) for one, out in zip(wide, outs, strict=True) if one is not out
         ]
-        inputs = [self._places[name] for name in names]
-        outs = [self._out(name, self._order(name, nodes, inputs)) for name in ends]
-        constants = {name: network.constants[name] for name in reads if name in network.constants}
-        kinds = [network.dtypes[name] for name in ends]
-        body = Body(
-            nodes,
-            constants,
-            list(zip(names, (one.order for one in inputs), strict=True)),
-            list(zip(ends, (one.order for one in outs), kinds, strict=True)),
-            network.opset,
-        )
-        function: PipelineFunction = pipeline(body, machine=self.machine, threads=self.threads)
-        given = [self.program.blocks.shadow(one).transpose(one.order) for one in inputs]
-        try:
-            plans = function.plan(*given)
-        except (TilesolveError, ValueError, TypeError, IndexError, AttributeError) as error:
-            return str(error).splitlines()[0] if str(error) else type(error).__name__
-        several = plans if isinstance(plans, tuple) else (plans,)
-        seconds = sum(one.seconds for one in several)
-        self.program.works.append(PipelineWork(nodes, function, inputs, outs, seconds))
         return ""
+
+    def _like(self, place: Place) -> Place:
+        """Return an array in single precision like one of halves; any other itself."""
+        if place.wide is place:
+            return place
+        at = len(self.program.works)
+        return self.program.blocks.make(place.shape, place.wide.dtype, place.order, at)
 
     def _order(self, name: str, nodes: Sequence[Node], inputs: Sequence[Place]) -> tuple[int, ...]:
         """Return the order in memory of what some nodes give: that of what they read."""
         count = len(self.network.shapes[name])
         usual = tuple(range(count))
         if nodes[0].kind in ("MatMul", "Gemm", "Einsum", *VIEWS):
+            readers = [one for one in self.network.nodes if name in one.reads]
+            if len(readers) == 1 and readers[0].kind == "Transpose":
+                return tuple(readers[0].given.get("perm") or usual[::-1])
             return usual
         return next((one.order for one in inputs if len(one.shape) == count), usual)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilesolve.convolutions.layer import ConvLayer, conv_layer
+from tilesolve.convolutions.transposed import group_filters
 from tilesolve.machine.model import Machine
-from tilesolve.networks.files import inner_graphs, read_arguments
+from tilesolve.networks.files import inner_graphs, read_arguments, read_transposed_arguments
 from tilesolve.networks.graph import Network, Node
+from tilesolve.networks.phases import Phase, Split, Transposed, look_through_repeats
 from tilesolve.packing.memory_overlap import Array
 
 if TYPE_CHECKING:
@@ -65,6 +67,8 @@ class Chain:
         The name of the array that is added, and the order of its axes.
     activation, end, end_values
         As `conv_layer` takes it; the node that it is, and what that reads beside.
+    split
+        How the convolution is several, if it is.
     """
 
     nodes: list[Node]
@@ -77,6 +81,7 @@ class Chain:
     activation: str = ""
     end: Node | None = None
     end_values: tuple[Array | None, ...] = ()
+    split: Split | None = None
 
     @property
     def result(self) -> str:
@@ -111,6 +116,15 @@ class Chain:
             machine=machine,
             threads=threads,
         )
+
+    def phases(self) -> Iterator[tuple[Chain, Phase | None]]:
+        """Yield what computes the chain: itself, or one for each phase."""
+        if self.split is None:
+            yield self, None
+            return
+        for one in self.split.phases(self.weights):
+            arguments = {"groups": self.arguments["groups"]} | one.arguments
+            yield replace(self, weights=one.weights, arguments=arguments, split=None), one
 
     def scale(self, factor: Array) -> None:
         """Multiply the result by a number, or one for each channel."""
@@ -232,6 +246,7 @@ def join_chains(network: Network) -> tuple[list[Chain], list[OtherConvolution]]:
     others = [
         one for node in network.nodes if node.proto is not None for one in _within(node.proto)
     ]
+    look_through_repeats(network)
     found: list[Chain] = []
     for node in list(network.nodes):
         if node.kind in CONVOLUTIONS and (reason := _reason(node, network)):
@@ -249,22 +264,33 @@ def join_chains(network: Network) -> tuple[list[Chain], list[OtherConvolution]]:
             if id(reader) in taken or not chain.take(reader, network):
                 break
         taken.update(map(id, chain.nodes))
-    for chain in found:
-        inputs = [chain.nodes[0].inputs[0], *([chain.residual] if chain.residual else [])]
-        network.replace(chain.nodes, Node("Layer", inputs, [chain.result], {"chain": chain}))
+    network.replace((chain.nodes, _layer_node(chain)) for chain in found)
     network.remove_unread()
     return found, others
+
+
+def _layer_node(chain: Chain) -> Node:
+    """Return the node that stands for a chain."""
+    inputs = [chain.nodes[0].inputs[0], *([chain.residual] if chain.residual else [])]
+    return Node("Layer", inputs, [chain.result], {"chain": chain})
 
 
 def _begin(node: Node, network: Network) -> Chain | None:
     """Return the chain that begins with a node, if it is a layer."""
     constants, shapes = network.constants, network.shapes
-    if node.kind == "Conv":
-        weights = constants[node.inputs[1]]
+    if node.kind in CONVOLUTIONS:
+        weights, shape = constants[node.inputs[1]], shapes[node.inputs[0]]
         bias = constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else None
-        arguments = read_arguments(node.given, shapes[node.inputs[0]], weights.shape)
-        order = tuple(range(weights.ndim))
-        return Chain([node], weights, bias, order, arguments)
+        order, split = tuple(range(weights.ndim)), node.given.get("split")
+        if node.kind == "ConvTranspose":
+            arguments = read_transposed_arguments(node.given, shape, weights.shape)
+            split = Transposed.of(arguments, weights.shape[2:], shape[2:])
+            weights = group_filters(weights, arguments["groups"])
+        elif split is not None:
+            arguments = {"groups": node.given["group"]}
+        else:
+            arguments = read_arguments(node.given, shape, weights.shape)
+        return Chain([node], weights, bias, order, arguments, split=split)
     if node.kind not in ("MatMul", "Gemm") or node.inputs[0] in constants:
         return None
     found = constants.get(node.inputs[1])
@@ -289,8 +315,6 @@ def _begin(node: Node, network: Network) -> Chain | None:
 
 def _reason(node: Node, network: Network) -> str:
     """Return why a convolution can be no layer; nothing if it can."""
-    if node.kind == "ConvTranspose":
-        return "it is transposed, and runs as several convolutions"
     makers = network.makers
     for what, name in zip(("weights", "bias"), node.inputs[1:], strict=False):
         if name and name not in network.constants:
@@ -300,6 +324,11 @@ def _reason(node: Node, network: Network) -> str:
         return f"the shape of {node.inputs[0]!r} is not known before it runs"
     if network.constants[node.inputs[1]].dtype.name not in LAYER_DTYPES:
         return f"it computes in {network.constants[node.inputs[1]].dtype}"
+    if node.kind == "ConvTranspose":
+        shape, window = network.shapes[node.inputs[0]], network.constants[node.inputs[1]].shape
+        arguments = read_transposed_arguments(node.given, shape, window)
+        if not Transposed.of(arguments, window[2:], shape[2:]).is_whole:
+            return "it is transposed, and some pixels of its result see no pixel"
     return ""
 
 

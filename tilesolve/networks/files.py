@@ -286,7 +286,8 @@ def read_arguments(
         padding = ((0, 0),) * order
     elif kind in ("SAME_UPPER", "SAME_LOWER"):
         padding = tuple(
-            _same(kind, *axis) for axis in zip(x_shape[2:], window, stride, dilation, strict=True)
+            same_ends(kind, *axis)
+            for axis in zip(x_shape[2:], window, stride, dilation, strict=True)
         )
     else:
         raise ModelError(f"auto_pad of a Conv is {kind!r}, pads are {tuple(pads)}")
@@ -346,8 +347,14 @@ def read_transposed_arguments(
     return found | {"output_padding": more}
 
 
-def _same(kind: str, extent: int, taps: int, stride: int, dilation: int) -> Ends:
-    """Return the zeros with which an axis has its extent divided by the stride, rounded up."""
+def same_ends(kind: str, extent: int, taps: int, stride: int, dilation: int) -> Ends:
+    """Return the zeros with which an axis has its extent divided by the stride, rounded up.
+
+    Examples
+    --------
+    >>> same_ends("SAME_UPPER", 7, 4, 2, 1), same_ends("SAME_LOWER", 7, 4, 2, 1)
+    ((1, 2), (2, 1))
+    """
     reach = dilation * (taps - 1) + 1
     lacking = max(0, (-(-extent // stride) - 1) * stride + reach - extent)
     less, more = lacking // 2, lacking - lacking // 2

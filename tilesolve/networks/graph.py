@@ -54,7 +54,9 @@ class Node:
     given
         The attributes.
     proto
-        As it stands in the file.
+        As it stands in the file. It keeps all of the file in memory: what runs has none.
+    label
+        The name that it has there.
     """
 
     kind: str
@@ -62,6 +64,7 @@ class Node:
     outputs: list[str]
     given: Mapping[str, Any] = field(default_factory=dict)
     proto: NodeProto | None = None
+    label: str = ""
 
     @classmethod
     def of(cls, proto: NodeProto) -> Node:
@@ -69,12 +72,12 @@ class Node:
         own = proto.domain in OWN_DOMAINS
         kind = proto.op_type if own else f"{proto.domain}.{proto.op_type}"
         inputs, outputs = list(proto.input), list(proto.output)
-        return cls(kind, inputs, outputs, attributes_of(proto), proto)
+        return cls(kind, inputs, outputs, attributes_of(proto), proto, proto.name)
 
     @property
     def name(self) -> str:
         """What to call it."""
-        return (self.proto.name if self.proto is not None else "") or self.outputs[0]
+        return self.label or self.outputs[0]
 
     @property
     def reads(self) -> list[str]:
@@ -139,11 +142,16 @@ class Network:
         self.shapes[name], self.dtypes[name] = array.shape, array.dtype
         return name
 
-    def replace(self, gone: Collection[Node], made: Node) -> None:
-        """Put a node in the place of the last of some others; it gives what that gives."""
-        last = max(at for at, node in enumerate(self.nodes) if any(node is one for one in gone))
-        self.nodes[last] = made
-        self.nodes = [one for one in self.nodes if not any(one is other for other in gone)]
+    def replace(self, pairs: Iterable[tuple[Collection[Node], Node]]) -> None:
+        """Put nodes where the last of some others was; each gives what that gives."""
+        places = {id(node): at for at, node in enumerate(self.nodes)}
+        nodes: list[Node | None] = list(self.nodes)
+        for gone, made in pairs:
+            several = [places[id(one)] for one in gone]
+            for at in several:
+                nodes[at] = None
+            nodes[max(several)] = made
+        self.nodes = [one for one in nodes if one is not None]
 
     def remove_unread(self) -> None:
         """Remove the nodes that no output needs."""

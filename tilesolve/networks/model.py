@@ -135,6 +135,8 @@ class _Ready:
         _, others = join_chains(network)
         choice = WinogradChoice(machine, threads) if winograd else None
         program = Builder(network, machine, threads, choice).build()
+        for node in (node for work in program.works for node in work.nodes):
+            node.proto = None
         _warn_of_slow(program)
         return cls(program, _Bound.of(program), tuple(others))
 
@@ -352,7 +354,7 @@ class Model:
     @property
     def count(self) -> str:
         """How many convolutions are layers, as text."""
-        works = self._layer_works()
+        works = [work for work in self._layer_works() if not work.is_further]
         products = sum(work.is_product for work in works)
         layers = len(works) - products
         count = layers + len(self.others)

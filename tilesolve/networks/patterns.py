@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import isclose, sqrt
 from typing import Any
 
@@ -15,13 +16,54 @@ ATTRIBUTE_SLACK = 1e-3
 """By which share of themselves numbers differ that exporters round."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Graph:
+    """A network, and who makes and reads each of its arrays."""
+
+    network: Network
+    makers: Mapping[str, Node]
+    uses: Mapping[str, int]
+    readers: Mapping[str, Sequence[Node]]
+
+    @classmethod
+    def of(cls, network: Network) -> _Graph:
+        """Look at all nodes once."""
+        readers: dict[str, list[Node]] = {}
+        for node in network.nodes:
+            for name in dict.fromkeys(node.reads):
+                readers.setdefault(name, []).append(node)
+        return cls(network, network.makers, network.uses, readers)
+
+    def number(self, name: str) -> float | None:
+        """Return the only element of a constant; None if it has more, or is none."""
+        return self.network.number(name)
+
+    def only_read(self, *names: str) -> bool:
+        """Return whether each of some arrays is read once."""
+        return all(self.uses[name] == 1 for name in names)
+
+    def reader(self, name: str, kind: str) -> Node | None:
+        """Return the only reader of an array, if it is of a kind."""
+        found = self.readers.get(name, ())
+        return found[0] if len(found) == 1 and found[0].kind == kind else None
+
+
+Found = Iterator[tuple[list[Node], Node]]
+"""Nodes, and the one that is the same as all of them."""
+
+
 def join_patterns(network: Network) -> None:
     """Put one node in the place of those that together are an activation."""
     for find in (_find_silu, _find_hard_swish, _find_gelu):
-        while (found := next(find(network), None)) is not None:
-            gone, made = found
-            network.replace(gone, made)
-            network.remove_unread()
+        taken: set[int] = set()
+        several = []
+        for gone, made in find(_Graph.of(network)):
+            own = set(map(id, gone))
+            if not own & taken:
+                several.append((gone, made))
+                taken |= own
+        network.replace(several)
+        network.remove_unread()
 
 
 def split_moves(network: Network) -> None:
@@ -50,19 +92,12 @@ def split_moves(network: Network) -> None:
     network.nodes = nodes
 
 
-def _only_read(network: Network, *names: str) -> bool:
-    """Return whether each of some arrays is read once."""
-    uses = network.uses
-    return all(uses[name] == 1 for name in names)
-
-
-def _find_silu(network: Network) -> Iterator[tuple[list[Node], Node]]:
+def _find_silu(graph: _Graph) -> Found:
     """Yield products of a number and its sigmoid, and the node that is the same."""
-    makers, uses = network.makers, network.uses
-    for node in network.nodes:
+    for node in graph.network.nodes:
         for x, other in _pairs(node, "Mul"):
-            gate = makers.get(other)
-            if gate is None or gate.inputs != [x] or uses[other] != 1:
+            gate = graph.makers.get(other)
+            if gate is None or gate.inputs != [x] or graph.uses[other] != 1:
                 continue
             if gate.kind in ("Sigmoid", "HardSigmoid"):
                 if gate.kind == "HardSigmoid" and not _is_sixth(gate):
@@ -79,63 +114,61 @@ def _is_sixth(gate: Node) -> bool:
     )
 
 
-def _find_hard_swish(network: Network) -> Iterator[tuple[list[Node], Node]]:
+def _find_hard_swish(graph: _Graph) -> Found:
     """Yield x * clip(x + 3, 0, 6) / 6, and the node that is the same."""
-    makers = network.makers
-    for node in network.nodes:
-        if node.kind != "Div" or network.number(node.inputs[1]) != 6:
+    for node in graph.network.nodes:
+        if node.kind != "Div" or graph.number(node.inputs[1]) != 6:
             continue
-        whole = makers.get(node.inputs[0])
+        whole = graph.makers.get(node.inputs[0])
         if whole is None:
             continue
         for x, other in _pairs(whole, "Mul"):
-            clip = makers.get(other)
-            if clip is None or clip.kind != "Clip" or _bounds(network, clip) != (0, 6):
+            clip = graph.makers.get(other)
+            if clip is None or clip.kind != "Clip" or _bounds(graph, clip) != (0, 6):
                 continue
-            shifted = makers.get(clip.inputs[0])
+            shifted = graph.makers.get(clip.inputs[0])
             if shifted is None or all(
-                pair != x or network.number(three) != 3 for pair, three in _pairs(shifted, "Add")
+                pair != x or graph.number(three) != 3 for pair, three in _pairs(shifted, "Add")
             ):
                 continue
-            if _only_read(network, whole.outputs[0], clip.outputs[0], shifted.outputs[0]):
+            if graph.only_read(whole.outputs[0], clip.outputs[0], shifted.outputs[0]):
                 yield [shifted, clip, whole, node], Node("HardSwish", [x], list(node.outputs))
 
 
-def _bounds(network: Network, clip: Node) -> tuple[float | None, ...]:
+def _bounds(graph: _Graph, clip: Node) -> tuple[float | None, ...]:
     """Return the ends of a Clip that are known."""
     names = [*clip.inputs[1:], "", ""][:2]
     told = (clip.given.get("min"), clip.given.get("max"))
     return tuple(
-        given if given is not None else network.number(name)
+        given if given is not None else graph.number(name)
         for given, name in zip(told, names, strict=True)
     )
 
 
-def _find_gelu(network: Network) -> Iterator[tuple[list[Node], Node]]:
+def _find_gelu(graph: _Graph) -> Found:
     """Yield the products of x, one half, and one plus the error function of x / sqrt(2)."""
-    makers = network.makers
-    for erf in network.nodes:
+    for erf in graph.network.nodes:
         if erf.kind != "Erf":
             continue
-        scaled = makers.get(erf.inputs[0])
-        x = None if scaled is None else _scaled(network, scaled)
+        scaled = graph.makers.get(erf.inputs[0])
+        x = None if scaled is None else _scaled(graph, scaled)
         if scaled is None or x is None:
             continue
-        plus = _reader(network, erf.outputs[0], "Add")
-        if plus is None or all(network.number(one) != 1 for _, one in _pairs(plus, "Add")):
+        plus = graph.reader(erf.outputs[0], "Add")
+        if plus is None or all(graph.number(one) != 1 for _, one in _pairs(plus, "Add")):
             continue
         gone, result, factors = [scaled, erf, plus], plus.outputs[0], {x, "half"}
         while factors:
-            times = _reader(network, result, "Mul")
+            times = graph.reader(result, "Mul")
             if times is None:
                 break
             (other,) = [name for name in times.inputs if name != result] or [""]
-            wanted = "half" if network.number(other) == 0.5 else other
+            wanted = "half" if graph.number(other) == 0.5 else other
             if wanted not in factors:
-                half = makers.get(other)  # x * 0.5 stands apart
+                half = graph.makers.get(other)  # x * 0.5 stands apart
                 if half is None or half.kind != "Mul" or factors != {x, "half"}:
                     break
-                if not any(a == x and network.number(b) == 0.5 for a, b in _pairs(half, "Mul")):
+                if not any(a == x and graph.number(b) == 0.5 for a, b in _pairs(half, "Mul")):
                     break
                 gone.append(half)
                 factors.clear()
@@ -143,30 +176,24 @@ def _find_gelu(network: Network) -> Iterator[tuple[list[Node], Node]]:
             gone.append(times)
             result = times.outputs[0]
         inner = [one.outputs[0] for one in gone if one.outputs[0] != result]
-        if not factors and _only_read(network, *inner):
+        if not factors and graph.only_read(*inner):
             yield gone, Node("Gelu", [x], [result])
 
 
-def _scaled(network: Network, node: Node) -> str | None:
+def _scaled(graph: _Graph, node: Node) -> str | None:
     """Return x of x / sqrt(2), or of x * sqrt(1/2)."""
     if node.kind == "Div":
-        root = network.number(node.inputs[1])
+        root = graph.number(node.inputs[1])
         return (
             node.inputs[0]
             if root is not None and isclose(root, sqrt(2), rel_tol=ATTRIBUTE_SLACK)
             else None
         )
     for x, other in _pairs(node, "Mul"):
-        root = network.number(other)
+        root = graph.number(other)
         if root is not None and isclose(root, sqrt(0.5), rel_tol=ATTRIBUTE_SLACK):
             return x
     return None
-
-
-def _reader(network: Network, name: str, kind: str) -> Node | None:
-    """Return the only reader of an array, if it is of a kind."""
-    found = [node for node in network.nodes if name in node.reads]
-    return found[0] if len(found) == 1 and found[0].kind == kind else None
 
 
 def _pairs(node: Node, kind: str) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.packing.buffers import Bytes, allocate
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
@@ -41,6 +42,21 @@ class Place:
         return np.ndarray(self.shape, self.dtype, memory, begin + self.offset, self.strides)
 
     @property
+    def straight(self) -> Place:
+        """An array like it in C order."""
+        strides = strides_of(self.shape, range(len(self.shape)), self.dtype)
+        return Place(self.block, 0, self.shape, strides, self.dtype)
+
+    @property
+    def wide(self) -> Place:
+        """An array like it in single precision, if it is one of halves; else the same."""
+        dtype = wide_dtype(self.dtype)
+        if dtype == self.dtype:
+            return self
+        strides = strides_of(self.shape, self.order, dtype)
+        return Place(self.block, 0, self.shape, strides, dtype)
+
+    @property
     def order(self) -> tuple[int, ...]:
         """The axes as they lie in memory, the outermost first; those of one element stay apart."""
         count = len(self.shape)
@@ -63,6 +79,32 @@ def image_order(count: int) -> tuple[int, ...]:
     ((0, 2, 3, 1), (0, 1))
     """
     return (0, *range(2, count), 1) if count > 2 else tuple(range(count))
+
+
+def wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype in which pipelines compute: single precision for halves.
+
+    Examples
+    --------
+    >>> wide_dtype(np.dtype("float16")), wide_dtype(np.dtype("int8"))
+    (dtype('float32'), dtype('int8'))
+    """
+    return np.dtype(np.float32) if is_half(dtype.name) else dtype
+
+
+def strides_of(shape: Shape, order: Sequence[int], dtype: np.dtype[Any]) -> Shape:
+    """Return the strides of an array that has its axes in some order in memory.
+
+    Examples
+    --------
+    >>> strides_of((2, 3, 4), (0, 2, 1), np.dtype("int8"))
+    (12, 1, 3)
+    """
+    strides, step = [0] * len(shape), dtype.itemsize
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
 
 
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
@@ -96,12 +138,9 @@ class Blocks:
 
     def make(self, shape: Shape, dtype: np.dtype[Any], order: Sequence[int], work: int) -> Place:
         """Return an array in a block of its own, with its axes in some order in memory."""
-        strides, step = [0] * len(shape), dtype.itemsize
-        for axis in reversed(order):
-            strides[axis] = step
-            step *= shape[axis]
+        strides = strides_of(shape, order, dtype)
         self.blocks.append(Block(max(1, prod(shape)) * dtype.itemsize, work, work))
-        return Place(len(self.blocks) - 1, 0, shape, tuple(strides), dtype)
+        return Place(len(self.blocks) - 1, 0, shape, strides, dtype)
 
     def view(self, place: Place, found: Array) -> Place | None:
         """Return a view of a place's shadow as a place; None if it is a copy."""

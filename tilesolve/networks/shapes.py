@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -177,7 +177,53 @@ def _gather(node: Node, opset: int, x: Any, at: Any) -> Any:
 
 @computes("Resize", "Upsample")
 def _resize(node: Node, opset: int, x: Any, *given: Any) -> Any:
-    scales = given[-1] if node.kind == "Upsample" or opset < 11 else given[1]
+    mode = node.given.get("mode", "nearest")
+    for axis, at in _resized_axes(node, opset, x.shape, *given):
+        if mode == "nearest":
+            places = _nearest(node, at, x.shape[axis], old=_is_old(node, opset))
+            times = _repeats(places, x.shape[axis])
+            x = np.repeat(x, times, axis=axis) if times else np.take(x, places, axis=axis)
+        elif mode == "linear" and not node.given.get("antialias"):
+            x = _interpolate(x, at, axis)
+        else:
+            raise TraceError(f"it resizes by {mode}")
+    return x
+
+
+def read_repeats(node: Node, opset: int, shape: Sequence[int], *given: Any) -> dict[int, int]:
+    """Return how often a Resize repeats each element along axes; none if it does anything else.
+
+    Examples
+    --------
+    >>> node = Node("Upsample", ["x", "s"], ["y"], {"mode": "nearest"})
+    >>> read_repeats(node, 9, (1, 2, 3, 4), np.array([1.0, 1.0, 2.0, 3.0]))
+    {2: 2, 3: 3}
+    """
+    found = {}
+    if node.given.get("mode", "nearest") != "nearest":
+        return {}
+    for axis, at in _resized_axes(node, opset, shape, *given):
+        places = _nearest(node, at, shape[axis], old=_is_old(node, opset))
+        found[axis] = _repeats(places, shape[axis])
+    return found if all(found.values()) else {}
+
+
+def _repeats(places: Any, extent: int) -> int:
+    """Return how often each element stands in a row; 0 if they do not all so."""
+    times: int = len(places) // extent
+    repeated = np.arange(times * extent) // times if times else places
+    return times if np.array_equal(places, repeated) else 0
+
+
+def _is_old(node: Node, opset: int) -> bool:
+    return node.kind == "Upsample" or opset < 11
+
+
+def _resized_axes(
+    node: Node, opset: int, shape: Sequence[int], *given: Any
+) -> Iterator[tuple[int, Any]]:
+    """Yield each axis that is resized, and the position in the source of each new element."""
+    scales = given[-1] if _is_old(node, opset) else given[1]
     sizes = given[2] if len(given) > 2 else None
     if node.kind == "Upsample" and scales is None:
         scales = node.given.get("scales")
@@ -185,31 +231,17 @@ def _resize(node: Node, opset: int, x: Any, *given: Any) -> Any:
         if node.given.get("keep_aspect_ratio_policy", "stretch") != "stretch":
             raise TraceError("its policy keeps a ratio")
         wanted = whole_numbers(node, sizes, "sizes") or []
-        factors = [out / n for out, n in zip(wanted, x.shape, strict=True)]
+        factors = [out / n for out, n in zip(wanted, shape, strict=True)]
     else:
         factors = [float(one) for one in np.ravel(scales)]
-        wanted = [int(n * one) for n, one in zip(x.shape, factors, strict=True)]
+        wanted = [int(n * one) for n, one in zip(shape, factors, strict=True)]
     if node.given.get("axes"):
         raise TraceError("it resizes axes that are told")
-    old = node.kind == "Upsample" or opset < 11
-    where = "asymmetric" if old else node.given.get("coordinate_transformation_mode", "half_pixel")
-    mode = node.given.get("mode", "nearest")
+    where = node.given.get("coordinate_transformation_mode", "half_pixel")
+    where = "asymmetric" if _is_old(node, opset) else where
     for axis, (extent, factor) in enumerate(zip(wanted, factors, strict=True)):
-        if extent == x.shape[axis] and factor == 1:
-            continue
-        at = _positions(where, extent, x.shape[axis], factor)
-        if mode == "nearest":
-            places = _nearest(node, at, x.shape[axis], old=old)
-            times = extent // x.shape[axis]
-            if extent == times * x.shape[axis] and (places == np.arange(extent) // times).all():
-                x = np.repeat(x, times, axis=axis)
-            else:
-                x = np.take(x, places, axis=axis)
-        elif mode == "linear" and not node.given.get("antialias"):
-            x = _interpolate(x, at, axis)
-        else:
-            raise TraceError(f"it resizes by {mode}")
-    return x
+        if extent != shape[axis] or factor != 1:
+            yield axis, _positions(where, extent, shape[axis], factor)
 
 
 def _positions(where: str, extent: int, source: int, factor: float) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from tilesolve.contractions.errors import TraceError
 from tilesolve.networks.elementwise import FUNCTIONS as FUNCTIONS
 from tilesolve.networks.elementwise import computes, kind_of
+from tilesolve.networks.files import same_ends
 from tilesolve.networks.graph import Node
 from tilesolve.networks.shapes import whole_numbers
 
@@ -29,9 +30,7 @@ def read_window(
         reach = gaps[at] * (taps[at] - 1) + 1
         low, high = pads[at], pads[at + order]
         if kind in ("SAME_UPPER", "SAME_LOWER"):
-            lack = max(0, (-(-extent // strides[at]) - 1) * strides[at] + reach - extent)
-            low, high = lack // 2, lack - lack // 2
-            low, high = (low, high) if kind == "SAME_UPPER" else (high, low)
+            low, high = same_ends(kind, extent, taps[at], strides[at], gaps[at])
         elif kind == "VALID":
             low = high = 0
         elif node.given.get("ceil_mode"):

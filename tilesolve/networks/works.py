@@ -26,8 +26,19 @@ Locate = Callable[[Place], Array]
 Held = dict[str, Any]
 """Arrays whose shapes are not known before a model runs, by name."""
 
-Step = Callable[[Held], None]
+Step = Callable[[Held], object]
 """A work with its arrays."""
+
+
+def bind_function(
+    function: PipelineFunction, given: Sequence[Array], outs: Sequence[Array]
+) -> Step:
+    """Return what computes a pipeline of some arrays."""
+    out = outs[0] if len(outs) == 1 else tuple(outs)
+    bound = function.bind(*given, out=out)
+    if bound is None:
+        return lambda held: function(*given, out=out)
+    return lambda held: bound()
 
 
 class Work(Protocol):
@@ -51,7 +62,10 @@ class Work(Protocol):
 
 @dataclass(slots=True, eq=False)
 class LayerWork:
-    """A convolution or a product with constant weights."""
+    """A convolution or a product with constant weights.
+
+    `is_further` says that it is one of several that together are one of the model's.
+    """
 
     nodes: Sequence[Node]
     layer: ConvLayer
@@ -59,6 +73,7 @@ class LayerWork:
     x: Place
     out: Place
     residual: Place | None = None
+    is_further: bool = False
 
     @property
     def places(self) -> list[Place]:
@@ -70,10 +85,7 @@ class LayerWork:
         layer, x, out = self.layer, locate(self.x), locate(self.out)
         residual = None if self.residual is None else locate(self.residual)
 
-        def run(held: Held) -> None:
-            layer(x, out, residual)
-
-        return run
+        return lambda held: layer(x, out, residual)
 
     @property
     def seconds(self) -> float | None:
@@ -101,6 +113,7 @@ class DepthwiseWork:
     residual: Place | None
     seconds: float | None
     is_product: bool = False
+    is_further: bool = False
 
     @property
     def places(self) -> list[Place]:
@@ -110,12 +123,7 @@ class DepthwiseWork:
     def bind(self, locate: Locate) -> Step:
         """Return what computes it."""
         x, out, *residual = (self.split(locate(one)) for one in self.places)
-        function, given = self.function, (x, *self.weights, *residual)
-
-        def run(held: Held) -> None:
-            function(*given, out=out)
-
-        return run
+        return bind_function(self.function, (x, *self.weights, *residual), [out])
 
     def __str__(self) -> str:
         first = str(self.layer).partition("\n")[0]
@@ -135,6 +143,7 @@ class WinogradWork:
     out: Place
     residual: Place | None
     kept: Sequence[Place]
+    is_further: bool = False
     is_product: bool = False
 
     @classmethod
@@ -147,7 +156,7 @@ class WinogradWork:
         weights = plan.product.prepare(transform_filters(chain.weights))
         work.layer.release()
         given = work.nodes, work.layer, plan, weights, chain.bias
-        return cls(*given, work.x, work.out, work.residual, kept)
+        return cls(*given, work.x, work.out, work.residual, kept, work.is_further)
 
     @property
     def places(self) -> list[Place]:
@@ -250,9 +259,19 @@ class Body:
         return made[0] if len(made) == 1 else tuple(made)
 
 
+@dataclass(frozen=True, slots=True)
+class CopyBody:
+    """A copy of an array with its axes in another order, as a function."""
+
+    order: tuple[int, ...]
+
+    def __call__(self, x: Any) -> Any:  # noqa: D102 - as the class says
+        return x.transpose(self.order).copy()
+
+
 @dataclass(slots=True, eq=False)
 class PipelineWork:
-    """Operators that a pipeline computes."""
+    """Operators that a pipeline computes, or a copy."""
 
     nodes: Sequence[Node]
     function: PipelineFunction
@@ -269,15 +288,10 @@ class PipelineWork:
         """Return what computes it."""
         given = [locate(one).transpose(one.order) for one in self.inputs]
         outs = [locate(one).transpose(one.order) for one in self.outputs]
-        function, out = self.function, outs[0] if len(outs) == 1 else tuple(outs)
-
-        def run(held: Held) -> None:
-            function(*given, out=out)
-
-        return run
+        return bind_function(self.function, given, outs)
 
     def __str__(self) -> str:
-        return ", ".join(one.kind for one in self.nodes)
+        return ", ".join(one.kind for one in self.nodes) or "copy"
 
 
 @dataclass(slots=True, eq=False)
@@ -298,10 +312,7 @@ class CopyWork:
         """Return what computes it."""
         source, out = locate(self.source), locate(self.out)
 
-        def run(held: Held) -> None:
-            np.copyto(out, source)
-
-        return run
+        return lambda held: np.copyto(out, source)
 
     def __str__(self) -> str:
         return "copy"

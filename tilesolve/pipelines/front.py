@@ -162,6 +162,31 @@ class PipelineFunction:
         found, _ = self._trace(given, named)
         return found.planned().plan
 
+    def bind(self, *given: Array, out: Array | tuple[Array, ...]) -> Callable[[], None] | None:
+        """Return what computes the function of some arrays again and again, to the same places.
+
+        It takes a tenth of the time that a call takes before it computes. None where results are
+        numbers, arguments, or the same one twice.
+
+        Examples
+        --------
+        >>> x, y = np.ones(3), np.zeros(3)
+        >>> run = pipeline(lambda x: x + 1).bind(x, out=y)
+        >>> x[1] = 5
+        >>> run()
+        >>> y.tolist()
+        [2.0, 6.0, 2.0]
+        """
+        found, arrays = self._trace(given, {})
+        targets = _targets(found.trace, out)
+        planned = found.planned()
+        names = {one.name for one in planned.results if one.shape and one.argument is None}
+        if len(names) < len(planned.results):
+            return None
+        outs = tuple(one for one in targets if one is not None)
+        held = [arrays[name] for name in planned.plan.inputs]
+        return planned.plan.bind(*held, out=outs if len(outs) > 1 else outs[0])
+
     def _trace(
         self, given: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[_Traced, dict[str, Array]]:
