@@ -53,7 +53,8 @@ PROGRAM = 0
 
 PRODUCT = 1
 """A part of a contraction: code, what it is told (`call_fields`), output, both operands, workspace,
-the parts of both factors as words of doubles."""
+the parts of both factors as words of doubles, and where the addresses of the epilogue's operands
+are, or 0."""
 
 MOVE = 2
 """A part of a copy in another order: code, walk, target, source, buffer, the first trip of the
@@ -67,6 +68,22 @@ PATCHES = 8
 each operand the word, the slot and what is added; then the words."""
 
 PATCH_WORDS = 3
+
+# What threads know of a stage that they run together
+
+STAGE_TASKS = 0
+"""Address of the addresses where its tasks begin, and where the last one ends."""
+
+STAGE_COUNT = 1
+"""How many tasks it has."""
+
+STAGE_TAKEN = 2
+"""Address of a word for each task, not 0 once a thread has taken it."""
+
+STAGE_DONE = 3
+"""Address of the number of tasks that are done."""
+
+STAGE_WORDS = 4
 
 # What a call that a guard knows is told
 

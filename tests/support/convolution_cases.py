@@ -100,6 +100,9 @@ class ReferencePlan:
     def recall(self, out, first, second, others):
         return None
 
+    def list_tasks(self, out, first, second, others):
+        return None
+
     def prepare(self, array):
         return array.copy()
 

@@ -433,3 +433,9 @@ NETWORK_KEPT_PROGRAMS = 4
 
 NETWORK_TRIAL_RUNS = 7
 """Runs of a depthwise layer by which the faster of two ways is told."""
+
+NETWORK_ALONE_SECONDS = 0.5
+"""Seconds of planning a network's layers after which other cores help."""
+
+NETWORK_HELPERS = 3
+"""How many of them help at most: each imports all that plans."""

@@ -17,6 +17,7 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.convolutions.batch_norm import BatchNorm, fold_batchnorm, read_reals
 from tilesolve.convolutions.layer_plans import (
+    LaidLayer,
     LayerPlans,
     LayerRequest,
     as_operand,
@@ -143,6 +144,19 @@ class ConvLayer:
         self, x: npt.ArrayLike, out: npt.NDArray[Any] | None, residual: npt.ArrayLike | None
     ) -> npt.NDArray[Any]:
         """Compute a layer of arrays that were not looked at, and note what they are like."""
+        arguments = self._look_at(x, out, residual)
+        self._plans.run(*arguments)
+        self._recent = self._plans.recall(*arguments)
+        return arguments[-1] if out is None else out
+
+    def lay_out(self, x: Array, out: Array, residual: Array | None) -> LaidLayer | None:
+        """Return what a call does on arrays that stay where they are, if that is known before."""
+        return self._plans.lay_out(*self._look_at(x, out, residual))
+
+    def _look_at(
+        self, x: npt.ArrayLike, out: npt.NDArray[Any] | None, residual: npt.ArrayLike | None
+    ) -> tuple[bool, Array, Prepared, Array | None, Array | None, Array]:
+        """Return what `LayerPlans.run` takes, after a look at what a call is given."""
         layer = self.convolution
         whose = "the layer's dtype"
         images = as_operand(x, "x", layer.x_shape, layer.dtype, whose)
@@ -157,10 +171,7 @@ class ConvLayer:
         added = target if adds else added
         flat = self._plans.is_flat(images, target, *(() if added is None else (added,)))
         weights = self._prepare(flat, *self._plans.made_for(flat, target, adds), adds)
-        arguments = flat, images, weights, self._bias, added, target
-        self._plans.run(*arguments)
-        self._recent = self._plans.recall(*arguments)
-        return target if out is None else out
+        return flat, images, weights, self._bias, added, target
 
     def _prepare(self, flat: bool, form: Form, plan: Plan, adds: bool = False) -> Prepared:
         """Return the weights as a plan takes them."""

@@ -230,17 +230,23 @@ class TaskWriter:
         self._write(fields.PROGRAM, map(constant, (entry, *part)), told)
 
     def run_product(
-        self, task: Task, tensors: Sequence[Located], factors: Sequence[Operand]
+        self,
+        task: Task,
+        tensors: Sequence[Located],
+        factors: Sequence[Operand],
+        operands: int = 0,
     ) -> None:
         """Write a part of a contraction: on the output and both operands, by alpha and beta.
 
-        Each factor is two numbers, its real and its imaginary part.
+        Each factor is two numbers, its real and its imaginary part. `operands` is where the
+        addresses of the epilogue's are.
         """
         self.kept.append(task)
         self._need_scratch(task.workspace_bytes)
         told = (constant(address(macrokernel.run)), constant(task.words.ctypes.data))
         places = (one.place for one in tensors)
-        self._write(fields.PRODUCT, (*told, *places, (fields.SCRATCH, 0), *factors))
+        rest = ((fields.SCRATCH, 0), *factors, constant(operands))
+        self._write(fields.PRODUCT, (*told, *places, *rest))
 
     def run_move(self, walk: Walk, part: tuple[int, int], target: Located, source: Located) -> None:
         """Write a part of a copy in another order."""

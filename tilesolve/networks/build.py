@@ -10,8 +10,8 @@ import numpy as np
 
 from tilesolve.constants.policy import NETWORK_JOINED_NODES, TIME_TOLERANCE
 from tilesolve.contractions.errors import TilesolveError
-from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.machine.model import Machine
+from tilesolve.networks.ahead import LayerMaker
 from tilesolve.networks.chains import Chain
 from tilesolve.networks.depthwise import (
     DepthwiseBody,
@@ -72,7 +72,7 @@ class Builder:
     _places: dict[str, Place] = field(default_factory=dict)
     _within: Mapping[str, Part] = field(default_factory=dict)
     _loose: set[str] = field(default_factory=set)
-    _layers: dict[str, ConvLayer] = field(default_factory=dict)
+    _layers: LayerMaker = field(init=False)
     _functions: dict[Hashable, PipelineFunction] = field(default_factory=dict)
     _faster: dict[Hashable, float | None] = field(default_factory=dict)
     _depthwise: dict[str, tuple[PipelineFunction, float]] = field(default_factory=dict)
@@ -81,6 +81,10 @@ class Builder:
 
     def build(self) -> Program:
         """Return the program."""
+        with LayerMaker(self.network, self.machine, self.threads) as self._layers:
+            return self._build()
+
+    def _build(self) -> Program:
         network, program = self.network, self.program
         self._within = find_parts(network)
         self._find_depthwise()
@@ -139,7 +143,7 @@ class Builder:
 
         Both are run: the price of a layer is of arrays that come from memory, and these do not.
         """
-        layer = self._layer(chain, shape)
+        layer = self._layers.make(chain, shape)
         given, residual = chain.arguments, chain.residual is not None
         counts = tuple(layer.out_shape[1:-1])
         key = (counts, given["stride"], given["dilation"], chain.activation)
@@ -154,13 +158,6 @@ class Builder:
             self._faster[kind] = seconds if seconds < (1 - TIME_TOLERANCE) * others else None
         found = self._faster[kind]
         return None if found is None else (function, found)
-
-    def _layer(self, chain: Chain, shape: tuple[int, ...]) -> ConvLayer:
-        """Return the layer of a chain, which is made once."""
-        found = self._layers.get(chain.result)
-        if found is None:
-            found = self._layers[chain.result] = chain.layer(shape, self.machine, self.threads)
-        return found
 
     def _join(self) -> list[list[Node]]:
         """Return the nodes, those that one pipeline computes together.
@@ -265,7 +262,7 @@ class Builder:
         """Add a layer; its chain's result may have its axes in another order."""
         chain: Chain = node.given["chain"]
         x = self._places[node.inputs[0]]
-        layer = self._layer(chain, x.shape)
+        layer = self._layers.make(chain, x.shape)
         shape = (*x.shape[:-1], len(chain.weights))
         if not chain.is_product:
             count, *extents, filters = layer.out_shape

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.convolution_arguments import Ends
 from tilesolve.contractions.errors import ModelError
+from tilesolve.networks.quantized import run_as_float
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -56,7 +57,7 @@ def read_model(source: str | PathLike[str] | bytes | ModelProto) -> ModelProto:
     _check_data(onnx, name, found)
     try:
         onnx.checker.check_model(_with_shapes(found))
-        found = _without_functions(found)
+        found = run_as_float(onnx, _without_functions(found))
         return onnx.shape_inference.infer_shapes(found, strict_mode=True, data_prop=True)
     except (
         onnx.checker.ValidationError,
@@ -151,7 +152,7 @@ def _parse(onnx: Any, source: Any) -> tuple[str, ModelProto]:
         name, read, source = f"the model {fspath(source)}", onnx.load, fspath(source)
     try:
         found = read(source)
-    except OSError as error:
+    except (OSError, onnx.checker.ValidationError) as error:  # of another file, if that is missing
         raise ModelError(f"{name} cannot be read: {error}") from error
     except (DecodeError, ValueError, RuntimeError) as error:
         raise ModelError(f"{name} is damaged: {error}") from error

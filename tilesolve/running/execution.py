@@ -237,6 +237,15 @@ class Executor:
             layout.tasks[0], out, (first, Argument(second.array)), others, kept=(second,)
         )
 
+    def list_tasks(
+        self, out: Array, first: Array, second: Prepared, others: Sequence[Array]
+    ) -> list[Task] | None:
+        """Return what threads do in a call; None if that is not all, or sums lie elsewhere."""
+        layout = self._layout(first, second.array, out, (second,), tuple(others))
+        if layout.addition is not None or any(one.schedule.block for one in layout.tasks):
+            return None
+        return layout.tasks
+
     def prepare(self, operand: str, array: npt.ArrayLike) -> Prepared:
         """Return an operand with the micro-panels that calls with arrays in C order read."""
         found = Prepared.of(self.solution, operand, array)
