@@ -154,6 +154,9 @@ def bench(
         suite = SUITES
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
+    if within:
+        _show_layers_within(context, suite, machine, threads, repeat)
+        return
     from tilesolve.bench.layers import has_layers
     from tilesolve.bench.nests import PIPELINES, has_nests
     from tilesolve.bench.networks import NETWORKS
@@ -170,11 +173,6 @@ def bench(
         Outputs(as_json, csv, plot, html, page, compare),
         rebuild_command(context),
     )
-    if within:
-        if ignored := list_ignored(context, _WITHIN):
-            raise typer.BadParameter(f"--within takes no {ignored}")
-        _show_layers_within(suite, machine, threads, repeat)
-        return
     if whole and not suite.endswith(".onnx"):
         raise typer.BadParameter(f"--whole is of an ONNX file, not of {suite}")
     whole = whole or suite == NETWORKS
@@ -205,8 +203,12 @@ def bench(
     raise typer.Exit(0 if right else 1)
 
 
-def _show_layers_within(file: str, machine: str | None, threads: int, repeat: int) -> None:
+def _show_layers_within(
+    context: typer.Context, file: str, machine: str | None, threads: int, repeat: int
+) -> None:
     """Print the times of a model's layers where they run."""
+    if ignored := list_ignored(context, _WITHIN):
+        raise typer.BadParameter(f"--within takes no {ignored}")
     if not file.endswith(".onnx"):
         raise typer.BadParameter(f"--within is of an ONNX file, not of {file}")
     from tilesolve.bench.run.network_layers import measure_layers, report_layers
