@@ -106,6 +106,8 @@ class ReferencePlan:
     def prepare(self, array):
         return array.copy()
 
+    hold = prepare
+
     def __call__(self, first, second, out, *, beta, operands):
         assert (first.shape, second.shape) == self.problem.shapes[1:]
         found = reference(self.problem, first, second)

@@ -439,3 +439,10 @@ NETWORK_ALONE_SECONDS = 0.5
 
 NETWORK_HELPERS = 3
 """How many of them help at most: each imports all that plans."""
+
+NETWORK_SHAPE_BYTES = 4096
+"""Bytes of a model's array up to which its numbers may decide shapes of others."""
+
+NETWORK_MOST_EXTENTS = 64
+"""How many numbers an array has at most whose arithmetic is looked at for an overflow: it may be a
+shape."""

@@ -38,7 +38,8 @@ class ConvLayer:
     ``print(layer)`` shows the plan that runs, and why. Pickles have the weights, and plan again
     where they are read.
 
-    `weights` and `bias` contain the batch normalisation.
+    `weights` and `bias` contain the batch normalisation; `packs` says whether weights are packed at
+    once, for arrays in C order, or for the first ones that come.
 
     Examples
     --------
@@ -50,15 +51,20 @@ class ConvLayer:
     [4.0, 6.0, 6.0, 4.0]
     """
 
-    __slots__ = ("_bias", "_plans", "_prepared", "_recent", "_weights")
+    __slots__ = ("_bias", "_packs", "_plans", "_prepared", "_recent", "_weights")
 
-    def __init__(self, request: LayerRequest, weights: Array, bias: Array | None) -> None:
+    def __init__(
+        self, request: LayerRequest, weights: Array, bias: Array | None, packs: bool = True
+    ) -> None:
+        self._packs = packs
         self._plans = LayerPlans(request)
         self._weights = weights
         self._bias = bias
         self._prepared: dict[tuple[bool, bool, bool], Prepared] = {}
         self._recent: RepeatCall | None = None
-        self._prepare(self.convolution.pointwise, *self._plans.made(self.convolution.pointwise))
+        made = self._plans.made(self.convolution.pointwise)
+        if packs:
+            self._prepare(self.convolution.pointwise, *made)
 
     @property
     def convolution(self) -> Convolution:
@@ -73,7 +79,8 @@ class ConvLayer:
     @property
     def prepared(self) -> Prepared:
         """The weights as that plan takes them."""
-        return self._prepared[self.convolution.pointwise, False, self.plan.problem.aligned_output]
+        flat = self.convolution.pointwise
+        return self._prepare(flat, *self._plans.made(flat))
 
     @property
     def epilogue(self) -> Epilogue:
@@ -178,7 +185,8 @@ class ConvLayer:
         key = flat, adds, plan.problem.aligned_output
         found = self._prepared.get(key)
         if found is None:
-            found = self._prepared[key] = plan.prepare(form.filters(self._weights))
+            prepare = plan.prepare if self._packs else plan.hold
+            found = self._prepared[key] = prepare(form.filters(self._weights))
         return found
 
     def __getstate__(self) -> tuple[Any, ...]:

@@ -49,7 +49,9 @@ class LayerMaker:
         if found is None:
             begin = perf_counter()
             request = chain.request(shape, self.machine, self.threads)
-            found = self._made[chain.result] = ConvLayer(request, chain.weights, chain.bias)
+            found = self._made[chain.result] = ConvLayer(
+                request, chain.weights, chain.bias, packs=False
+            )
             before, self._seconds = self._seconds, self._seconds + perf_counter() - begin
             if before < NETWORK_ALONE_SECONDS <= self._seconds:
                 self._helpers.enter_context(plan_ahead(list(dict.fromkeys(self._list_waiting()))))

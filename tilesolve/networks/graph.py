@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilesolve.constants.policy import NETWORK_GROWTH_BYTES
+from tilesolve.constants.policy import NETWORK_GROWTH_BYTES, NETWORK_MOST_EXTENTS
 from tilesolve.contractions.errors import ModelError
 from tilesolve.networks.files import (
     OWN_DOMAINS,
@@ -43,9 +43,6 @@ DRAWN = frozenset(
 
 _EXACT = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}
 """Operators by which shapes are computed, and leave 64 bits."""
-
-MOST_EXTENTS = 64
-"""How many numbers an array of extents has at most."""
 
 
 @dataclass(slots=True, eq=False)
@@ -280,7 +277,7 @@ def _check_overflow(node: Node, given: Mapping[str, Array], found: Sequence[Arra
     arrays = [given[name] for name in node.reads]
     if node.kind not in _EXACT or any(one.dtype != np.int64 for one in arrays):
         return
-    if all(one.size <= MOST_EXTENTS for one in arrays):
+    if all(one.size <= NETWORK_MOST_EXTENTS for one in arrays):
         right = _EXACT[node.kind](*(one.astype(object) for one in arrays))
         if np.any(right != found[0]):
             raise ModelError(f"the model is damaged: an overflow of 64 bits in {node}")

@@ -33,9 +33,8 @@ from tilesolve.packing.sizes import WORD_BYTES
 from tilesolve.system.cancellation import stop_address
 from tilesolve.system.workers import run_together
 
-_YIELD = ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p).value or 0
-
-_ONE, _ZERO = constant_double(1.0), constant_double(0.0)
+_YIELD = ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p).value
+"""Address of what lets other threads run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +211,7 @@ def _write_layer(tasks: TaskWriter, work: LayerWork, locate: Locate) -> bool:
     operands = np.array([one.ctypes.data for one in found.operands], np.int64)
     tensors = [_located(one) for one in found.tensors]
     tasks.kept.append((operands, found))
-    factors = _ONE, _ZERO, constant_double(found.beta), _ZERO
+    factors = [constant_double(one) for one in (1.0, 0.0, found.beta, 0.0)]
     tasks.write_stage(
         partial(tasks.run_product, task, tensors, factors, operands.ctypes.data)
         for task in found.tasks
