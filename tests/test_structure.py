@@ -253,6 +253,7 @@ NUMBERS = {
         "contractions.convolution_arguments": "MAX_DIMENSIONS MAX_NUMBER",
         "networks.files": "OLDEST_OPSET _PACKED",
         "networks.quantized": "_OPERATORS _BIAS_AT",
+        "networks.task_lists": "_NANOSECONDS",
         "contractions.problem": "MAX_EXTENT",
         "contractions.reference": "MAX_LETTERS MAX_OPERANDS",
         "contractions.spec": "_NAMES _DIGITS",

@@ -85,6 +85,31 @@ STAGE_DONE = 3
 
 STAGE_WORDS = 4
 
+# What a team shares
+
+TEAM_SIZE = 0
+"""How many threads there are."""
+
+TEAM_BROKEN = 1
+"""Not 0 once a task has failed."""
+
+TEAM_YIELD = 2
+"""Address of a function that lets other threads run."""
+
+TEAM_CLOCK = 3
+"""Address of the system's `clock_gettime`."""
+
+TEAM_TIMES = 4
+"""Where the first thread writes when it began, and when each stage ended; 0 for nowhere."""
+
+TEAM_WORDS = 5
+
+TIME_WORDS = 2
+"""Words of a time: seconds and nanoseconds."""
+
+MONOTONIC = 1
+"""The number of the clock that Python's `perf_counter` reads, too."""
+
 # What a call that a guard knows is told
 
 TASKS = 0

@@ -169,21 +169,21 @@ def _run_share(stage, own, team, s):
     return 0
 
 
-@compiled(POINTER, POINTER, INT, POINTER, returns=INT, inner=True)
-def _wait_for(stage, s, yields, broken):
+@compiled(POINTER, POINTER, POINTER, returns=INT, inner=True)
+def _wait_for(stage, team, s):
     """Wait until all tasks of a stage are done; return whether there is any sense in going on."""
     turns = 0
     while look(stage[fields.STAGE_DONE]) < stage[fields.STAGE_COUNT]:
-        if as_pointer(s[fields.STOP])[0] or broken[0]:
+        if as_pointer(s[fields.STOP])[0] or team[fields.TEAM_BROKEN]:
             return 0
         turns += 1
         if turns > TURNS_TO_YIELD:
-            invoke(yields)
+            invoke(team[fields.TEAM_YIELD])
     return 1
 
 
-@compiled(INT, INT, INT, INT, INT, INT, INT, returns=INT)
-def run_stages(stages, count, own, team, yields, broken, slots):
+@compiled(INT, INT, INT, INT, INT, returns=INT)
+def run_stages(stages, count, own, words, slots):
     """Run stages one after another, with other threads; return as `run_tasks` does.
 
     A stage begins when all tasks of the one before are done, whoever did them: a thread that comes
@@ -197,27 +197,29 @@ def run_stages(stages, count, own, team, yields, broken, slots):
         How many there are.
     own
         The number of the thread.
-    team
-        How many threads run them.
-    yields
-        Address of a function that lets other threads run.
-    broken
-        Address of a word that is not 0 once a task has failed.
+    words
+        Address of what the team shares.
     slots
         Address of the thread's slots.
     """
-    s, ends = as_pointer(slots), as_pointer(broken)
+    s, team = as_pointer(slots), as_pointer(words)
     s[fields.FAILURE], s[fields.FAILED] = slots + WORD_BYTES * fields.FAILED, 0
+    times = 0 if own else team[fields.TEAM_TIMES]
+    if times:
+        invoke(team[fields.TEAM_CLOCK], fields.MONOTONIC, times)
     for number in range(count):
         stage = as_pointer(stages + WORD_BYTES * fields.STAGE_WORDS * number)
         if as_pointer(s[fields.STOP])[0]:
             return 0
-        failed = _run_share(stage, own, team, s)
+        failed = _run_share(stage, own, team[fields.TEAM_SIZE], s)
         if failed:
-            ends[0] = 1
+            team[fields.TEAM_BROKEN] = 1
             return failed
-        if _wait_for(stage, s, yields, ends) == 0:
+        if _wait_for(stage, team, s) == 0:
             return 0
+        if times:
+            times += WORD_BYTES * fields.TIME_WORDS
+            invoke(team[fields.TEAM_CLOCK], fields.MONOTONIC, times)
     return 0
 
 

@@ -95,7 +95,7 @@ def test_programs_end_when_they_are_told_to():
     tasks.marks[0] = 1  # taken by nobody
     with Stop() as stop:
         waiting = threading.Thread(
-            target=stop.run, args=(lambda: tasks._run_part(tasks.runs[0], 0, 2),)
+            target=stop.run, args=(lambda: tasks._run_part(tasks.runs[0], 0),)
         )
         waiting.start()
         time.sleep(0.05)

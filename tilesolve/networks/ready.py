@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from statistics import median
 from threading import Lock
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,16 +59,12 @@ class Bound:
 
     def measure(self, given: Mapping[str, Array], rounds: int) -> list[float]:
         """Return the median seconds of each work while the whole program runs."""
-        seconds = np.empty((rounds, len(self.tasks.by_work)))
+        found = []
         with self.lock:
-            for row in seconds:
-                held: Held = {}
+            for _ in range(rounds):
                 self._read(given)
-                for at, runs in enumerate(self.tasks.by_work):
-                    begin = perf_counter()
-                    self.tasks.run(runs, held)
-                    row[at] = perf_counter() - begin
-        return [float(one) for one in np.median(seconds, axis=0)]
+                found.append(self._by_work(self.tasks.measure(self.tasks.runs, {})))
+        return [median(several) for several in zip(*found, strict=True)]
 
     def measure_alone(
         self, given: Mapping[str, Array], rounds: int, before: Callable[[], object]
@@ -82,11 +77,17 @@ class Bound:
                 seconds = []
                 for _ in range(rounds):
                     before()
-                    begin = perf_counter()
-                    self.tasks.run(runs, {})
-                    seconds.append(perf_counter() - begin)
+                    seconds.append(sum(taken for _, taken in self.tasks.measure(runs, {})))
                 found.append(median(seconds))
         return found
+
+    def _by_work(self, stages: Iterable[tuple[int, float]]) -> list[float]:
+        """Return the seconds of works, given those of stages."""
+        taken = dict(stages)
+        return [
+            sum(taken[stage] for run in runs for stage in range(run.first, run.last))
+            for runs in self.tasks.by_work
+        ]
 
     def _read(self, given: Mapping[str, Array]) -> None:
         for name, array in self.inputs.items():

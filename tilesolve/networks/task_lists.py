@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +35,9 @@ from tilesolve.packing.sizes import WORD_BYTES
 from tilesolve.system.cancellation import stop_address
 from tilesolve.system.workers import run_together
 
-_YIELD = ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p).value
-"""Address of what lets other threads run."""
+_LIBRARY = ctypes.CDLL(None)
+
+_NANOSECONDS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,11 @@ class TaskProgram:
     table
         A row of `task_fields` for each stage.
     marks
-        Which tasks of them are taken, and how many are done; and behind these, whether one failed.
+        Which tasks of them are taken, and how many are done.
+    times
+        When a run began, and when each of its stages ended, if that is wanted.
+    team
+        What threads share, see `task_fields`.
     shared
         The arrays between statements.
     threads
@@ -72,6 +79,8 @@ class TaskProgram:
     layout: NestLayout
     table: Integers
     marks: Integers
+    times: Integers
+    team: Integers
     shared: Array
     threads: int
     by_work: list[list[Run]]
@@ -90,13 +99,17 @@ class TaskProgram:
         layout = NestLayout.of(tasks, (), merge=False)
         shared = allocate(shared_bytes)
         table, marks = _tabulate(layout)
+        times = np.zeros((len(table) + 1, fields.TIME_WORDS), np.int64)
+        team = np.zeros(fields.TEAM_WORDS, np.int64)
+        team[fields.TEAM_YIELD] = _address(_LIBRARY.sched_yield)
+        team[fields.TEAM_CLOCK] = _address(_LIBRARY.clock_gettime)
         view = partial(view_located, _slots(shared))
         by_work = [
             list(_divide(layout.stages, first, last, work.seconds or 0.0, view))
             for work, first, last in zip(works, ends, ends[1:], strict=False)
         ]
         runs = list(_join([run for one in by_work for run in one]))
-        return cls(layout, table, marks, shared, threads, by_work, runs)
+        return cls(layout, table, marks, times, team, shared, threads, by_work, runs)
 
     def run(self, runs: Sequence[Run], held: Held) -> None:
         """Run what was written, in order."""
@@ -106,15 +119,33 @@ class TaskProgram:
             else:
                 self._run_stages(one)
 
+    def measure(self, runs: Sequence[Run], held: Held) -> Iterator[tuple[int, float]]:
+        """Run what was written; yield the seconds of each stage, with its number."""
+        for one in runs:
+            begin = perf_counter()
+            if one.step is not None:
+                one.step(held)
+                yield one.first, perf_counter() - begin
+                continue
+            self.team[fields.TEAM_TIMES] = self.times.ctypes.data
+            try:
+                self._run_stages(one)
+            finally:
+                self.team[fields.TEAM_TIMES] = 0
+            seconds, parts = self.times[: one.last - one.first + 1].T
+            taken = np.diff(seconds) + np.diff(parts) / _NANOSECONDS
+            yield from zip(range(one.first, one.last), taken.tolist(), strict=True)
+
     def _run_stages(self, run: Run) -> None:
         """Run stages by all threads."""
         self.marks.fill(0)
         widest = int(self.table[run.first : run.last, fields.STAGE_COUNT].max())
-        team = min(self.threads, widest)
-        jobs = [partial(self._run_part, run, own, team) for own in range(team)]
+        count = min(self.threads, widest)
+        self.team[fields.TEAM_SIZE], self.team[fields.TEAM_BROKEN] = count, 0
+        jobs = [partial(self._run_part, run, own) for own in range(count)]
         run_together(jobs, long=run.seconds >= LONG_SECONDS)
 
-    def _run_part(self, run: Run, own: int, team: int) -> None:
+    def _run_part(self, run: Run, own: int) -> None:
         """Run stages as one of the threads."""
         tasks, slots = self.layout.tasks, _slots(self.shared)
         scratch = round_up(tasks.own_bytes)
@@ -124,11 +155,18 @@ class TaskProgram:
         failed = run_stages(
             self.table[run.first :].ctypes.data,
             run.last - run.first,
-            *(own, team, _YIELD, self.marks[-1:].ctypes.data, slots.ctypes.data),
+            *(own, self.team.ctypes.data, slots.ctypes.data),
         )
         if failed:
             number, position = slots[fields.FAILED : fields.FAILED + 2].tolist()
             raise self.layout.program_at(failed).find_error(number, position)
+
+
+def _address(function: Any) -> int:
+    """Return where a function of C is."""
+    found = ctypes.cast(function, ctypes.c_void_p).value
+    assert found is not None
+    return found
 
 
 def _slots(shared: Array) -> Integers:
@@ -140,7 +178,7 @@ def _slots(shared: Array) -> Integers:
 def _tabulate(layout: NestLayout) -> tuple[Integers, Integers]:
     """Return what threads know of each stage, and the marks that they leave there."""
     count, tasks = len(layout.stages), len(layout.begins) - 1
-    marks = np.zeros(tasks + count + 1, np.int64)
+    marks = np.zeros(tasks + count, np.int64)
     table = np.zeros((count, fields.STAGE_WORDS), np.int64)
     for at, (row, stage) in enumerate(zip(table, layout.stages, strict=True)):
         row[fields.STAGE_TASKS] = layout.address + WORD_BYTES * stage.first

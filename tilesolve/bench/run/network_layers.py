@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,9 +30,6 @@ PRICE_SLACK = 0.25
 
 LETTERS = 60
 """How many letters are written of a layer."""
-
-_ACTIVATIONS = frozenset(("Clip", "FastGelu", "Gelu", "HardSwish", "QuickGelu", "Relu", "Sigmoid"))
-"""Nodes of ONNX Runtime that are part of the layers before them here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ def measure_layers(
     works = model.program.works
     peers: Mapping[int, float] = {}
     if importlib.util.find_spec("onnxruntime"):
-        peers = _match(works, _profile(proto.SerializeToString(), given, threads, rounds))
+        peers = match_nodes(works, _profile(proto.SerializeToString(), given, threads, rounds))
     found = [
         LayerTimes(str(work), work.seconds or 0.0, *times, peers.get(at))
         for at, (work, *times) in enumerate(zip(works, within, alone, flushed, strict=True))
@@ -107,26 +105,26 @@ def _profile(
     return [(*key, median(several[1:] or several)) for key, several in times.items()]
 
 
-def _match(works: Sequence[Work], nodes: Sequence[tuple[str, str, float]]) -> dict[int, float]:
-    """Return the seconds of the nodes that are each layer: its own, and an activation behind it.
+def match_nodes(works: Sequence[Work], nodes: Sequence[tuple[str, str, float]]) -> dict[int, float]:
+    """Return the seconds of the nodes that are each layer: its own, and an activation's.
 
-    ONNX Runtime keeps a node's name as part of what it makes of it.
+    ONNX Runtime names what it makes of several nodes by the last one, or its result, and something
+    behind that.
     """
     names = {
-        work.nodes[0].name: at
+        name: at
         for at, work in enumerate(works)
         if isinstance(work, LayerWork | DepthwiseWork)
+        for node in work.nodes
+        for name in (node.name, *node.outputs)
+        if name
     }
     found: dict[int, float] = {}
-    last: int | None = None
-    for name, operator, seconds in nodes:
-        own = [one for one in names if one in name]
+    for node_name, _, seconds in nodes:
+        own = [x for x in names if re.fullmatch(rf"{re.escape(x)}([_/].*)?", node_name)]
         if own:
-            last = names[max(own, key=len)]
-        elif operator not in _ACTIVATIONS:
-            last = None
-        if last is not None:
-            found[last] = found.get(last, 0.0) + seconds
+            at = names[max(own, key=len)]
+            found[at] = found.get(at, 0.0) + seconds
     return found
 
 
