@@ -9,6 +9,7 @@ import pytest
 import tilesolve
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.networks import task_lists
+from tilesolve.networks.pictures import find_edges
 from tilesolve.system.cancellation import Stop
 
 onnx = pytest.importorskip("onnx")
@@ -103,3 +104,17 @@ def test_programs_end_when_they_are_told_to():
         stop.end()
     waiting.join(5)
     assert not waiting.is_alive()
+
+
+def test_pictures_have_an_arrow_for_each_array(tmp_path):
+    """From what writes an array to what reads it, a residual included; times are written."""
+    pytest.importorskip("matplotlib")
+    loaded = tilesolve.onnx.load(small_network(python=False), machine="i7-6700k")
+    works = loaded.program.works
+    edges = find_edges(works)
+    layers = [at for at, work in enumerate(works) if str(work).startswith("conv 3x3")]
+    assert (layers[0], layers[1]) in edges
+    assert all(start < end for start, end in edges)
+    assert {end for _, end in edges} >= set(range(1, len(works))) - set(layers[:1])
+    loaded.plot(tmp_path / "net.svg", loaded.measure(random(1, 3, 12, 12), 1))
+    assert "measured times" in (tmp_path / "net.svg").read_text("utf-8")
