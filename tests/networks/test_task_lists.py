@@ -20,6 +20,12 @@ from onnx_networks import make_model  # noqa: E402
 RNG = np.random.default_rng(0)
 
 
+@pytest.fixture(autouse=True)
+def shared_works(monkeypatch):
+    """Threads share works however small they are."""
+    monkeypatch.setattr(task_lists, "NETWORK_SHARED_SECONDS", 0.0)
+
+
 def random(*shape):
     """Random numbers of a shape."""
     return (0.2 * RNG.standard_normal(shape)).astype(np.float32)
@@ -66,6 +72,16 @@ def test_threads_share_a_program(threads, python):
     measured = loaded.measure(x, 2)
     assert len(measured) == len(loaded.program.works)
     assert all(one > 0 for one in (*measured, *loaded.measure_alone(x, 2)))
+
+
+def test_one_thread_does_small_works(monkeypatch):
+    """What takes less than to tell others of it."""
+    monkeypatch.setattr(task_lists, "NETWORK_SHARED_SECONDS", 1.0)
+    made, x = small_network(python=False), random(1, 3, 12, 12)
+    loaded = tilesolve.onnx.load(made, machine="i7-6700k", threads=2)
+    assert set(loaded._recent.bound.tasks.table[:, fields.STAGE_COUNT]) == {1}
+    (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
+    np.testing.assert_allclose(loaded(x)["y"], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("late", [None, 0, 1])

@@ -446,3 +446,7 @@ NETWORK_SHAPE_BYTES = 4096
 NETWORK_MOST_EXTENTS = 64
 """How many numbers an array has at most whose arithmetic is looked at for an overflow: it may be a
 shape."""
+
+NETWORK_SHARED_SECONDS = 2e-6
+"""Predicted seconds of a network's work from which on several threads share it: to see that others
+are done, and to read what they wrote, takes a tenth of that and more."""

@@ -144,6 +144,8 @@ class TaskWriter:
         What instructions have addresses of.
     shared_bytes, own_bytes, scratch_bytes
         Of memory behind the slots of these names.
+    alone
+        Whether stages that follow are one task each: so small that no thread should come for less.
     """
 
     begins: list[int] = field(default_factory=list)
@@ -154,6 +156,7 @@ class TaskWriter:
     shared_bytes: int = 0
     own_bytes: int = 0
     scratch_bytes: int = 0
+    alone: bool = False
     _inside: bool = field(default=False, init=False)
     _own_taken: int = field(default=0, init=False)
 
@@ -165,8 +168,9 @@ class TaskWriter:
             return
         first, self._inside = len(self.begins), True
         for write in tasks:
-            self.begins.append(len(self.words))
-            self._own_taken = 0
+            if not self.alone or len(self.begins) == first:
+                self.begins.append(len(self.words))
+                self._own_taken = 0
             write()
         self._inside = False
         if len(self.begins) > first:

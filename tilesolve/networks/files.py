@@ -84,7 +84,7 @@ def infer_shapes(model: ModelProto) -> ModelProto:
     for end in ("initializer", "input"):
         del getattr(found.graph, end)[:]
         getattr(found.graph, end).extend(getattr(model.graph, end))
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _without_arrays(onnx: Any, model: ModelProto) -> ModelProto:
@@ -111,7 +111,7 @@ def _without_arrays(onnx: Any, model: ModelProto) -> ModelProto:
         if one.name not in given:
             value = onnx.helper.make_tensor_value_info(one.name, one.data_type, one.dims)
             found.graph.input.append(value)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _copy_fields(target: Any, source: Any, skipped: str) -> None:

@@ -178,7 +178,9 @@ class _Rewriter:
         if not all(read):
             return False
         if bias:
-            factor = np.prod(np.broadcast_arrays(*(np.ravel(one) for one in scales)), axis=0)
+            factor = np.prod(
+                np.broadcast_arrays(*(one.ravel() for one in scales if one is not None)), axis=0
+            )
             whole = self.constants[bias].astype(np.float32)
             self._constant((whole * factor).astype(np.float32), f"{result}'bias")
             read.append(f"{result}'bias")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.constants.policy import LONG_SECONDS
+from tilesolve.constants.policy import LONG_SECONDS, NETWORK_SHARED_SECONDS
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.kernels.runtime.compiled import address
 from tilesolve.kernels.runtime.task_list import run_stages
@@ -91,6 +91,7 @@ class TaskProgram:
         """Write works down, given where their arrays lie."""
         tasks, ends, shared_bytes = TaskWriter(), [0], 1
         for work in works:
+            tasks.alone = (work.seconds or 0.0) < NETWORK_SHARED_SECONDS
             _write(tasks, work, locate)
             ends.append(len(tasks.stages))
             shared_bytes = max(shared_bytes, tasks.shared_bytes)
