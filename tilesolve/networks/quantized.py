@@ -178,11 +178,11 @@ class _Rewriter:
         if not all(read):
             return False
         if bias:
-            factor = np.prod(
-                np.broadcast_arrays(*(one.ravel() for one in scales if one is not None)), axis=0
-            )
-            whole = self.constants[bias].astype(np.float32)
-            self._constant((whole * factor).astype(np.float32), f"{result}'bias")
+            value = self.constants[bias].astype(np.float32)
+            for factor in (one for one in scales if one is not None):
+                value = value * factor.ravel()
+            alpha = given["alpha"].f if "alpha" in given else 1.0
+            self._constant((value * alpha).astype(np.float32), f"{result}'bias")
             read.append(f"{result}'bias")
         made = self.onnx.helper.make_node(kind, read, [result], name=node.name)
         made.attribute.extend(given.values())
