@@ -134,3 +134,29 @@ def test_pictures_have_an_arrow_for_each_array(tmp_path):
     assert {end for _, end in edges} >= set(range(1, len(works))) - set(layers[:1])
     loaded.plot(tmp_path / "net.svg", loaded.measure(random(1, 3, 12, 12), 1))
     assert "measured times" in (tmp_path / "net.svg").read_text("utf-8")
+
+
+ODD = np.array([np.nan, np.inf, -np.inf, -0.0, 1.5, -2.5, np.nan, 3.0], np.float32)
+"""Numbers that comparisons and products treat as no others."""
+
+
+@pytest.mark.parametrize("kind", ["Relu", "Clip", "Max", "Min", "LeakyRelu", "Sigmoid", "Tanh"])
+def test_numbers_that_are_none(kind):
+    """NaN stays NaN and infinities are ordered, as ONNX Runtime has it, alone and behind layers."""
+    others = {"Clip": ["l", "h"], "Max": ["o"], "Min": ["o"]}.get(kind, [])
+    arrays = {"l": np.float32(-1), "h": np.float32(2), "o": np.ones(8, np.float32)}
+    arrays = {name: arrays[name] for name in others}
+    node = helper.make_node(kind, ["x", *others], ["y"])
+    x = np.tile(ODD, (3, 1))
+    made = make_model([node], {"x": x.shape}, arrays)
+    with np.errstate(all="ignore"):
+        (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
+    if kind == "Sigmoid":
+        expected[:, 1] = 1  # where ONNX's evaluator divides infinities
+    np.testing.assert_allclose(tilesolve.onnx.load(made)(x)["y"], expected, rtol=1e-5)
+    assert np.isnan(expected[:, 0]).all()
+    eye = {"w": np.float32([[[[1]]]]), **arrays}
+    node.input[0] = "c"
+    made = make_model([helper.make_node("Conv", ["x", "w"], ["c"]), node], {"x": (1, 1, 3, 8)}, eye)
+    found = tilesolve.onnx.load(made)(x[None, None])["y"]
+    np.testing.assert_allclose(found[0, 0], expected, rtol=1e-5)

@@ -325,8 +325,7 @@ def load(
         If it has no inputs of such shapes.
     """
     shared = None if threads is None else check_threads(threads)
-    if machine is not None:
-        machine = Machine.load(machine)
+    machine = Machine.load(machine)  # once for all works
     if shapes is not None:
         shapes = _read_shapes(shapes)
     found = Model(read_model(source), machine, shared)
