@@ -76,6 +76,9 @@ FAST_SHARE = 0.85
 LONG_SUMS_SHARE = 0.4
 """Share of all schemes, those with the longest sums in a call, whose volumes are compared."""
 
+DIVIDED_EXTENT = 32
+"""Iterations of a letter of C for each thread from which on threads divide no sums of layers."""
+
 PARTIAL_OUTPUTS_SHARE = 0.25
 """Bytes of partial outputs where threads divide a sum, at most, as a share of the operands'."""
 

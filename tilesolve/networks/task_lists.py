@@ -203,7 +203,7 @@ def _divide(
         if is_python:
             for job in (one.job for one in several):
                 assert job is not None
-                yield Run(at, at + 1, 0.0, lambda held, job=job: job(view, held))
+                yield Run(at, at + 1, 0.0, partial(job, view))
                 at += 1
         else:
             yield Run(at, at + len(several), seconds)

@@ -76,8 +76,10 @@ def measure_layers(
     if importlib.util.find_spec("onnxruntime"):
         peers = match_nodes(works, _profile(proto.SerializeToString(), given, threads, rounds))
     found = [
-        LayerTimes(str(work), work.seconds or 0.0, *times, peers.get(at))
-        for at, (work, *times) in enumerate(zip(works, within, alone, flushed, strict=True))
+        LayerTimes(str(work), work.seconds or 0.0, *times, peer=peers.get(at))
+        for at, (work, times) in enumerate(
+            zip(works, zip(within, alone, flushed, strict=True), strict=True)
+        )
         if isinstance(work, LayerWork | DepthwiseWork)
     ]
     return found, model
