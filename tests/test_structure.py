@@ -227,7 +227,7 @@ NUMBERS = {
         "kernels.runtime.guard_fields": "*",
         "kernels.runtime.interior_fields": "*",
         "kernels.runtime.task_fields": "*",
-        "kernels.runtime.task_list": "_TENSORS",
+        "kernels.runtime.task_list": "_TENSORS _PLACES",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
         "kernels.runtime.staging_buffer": "_HALF_BYTES",
         "kernels.runtime.state": "*",

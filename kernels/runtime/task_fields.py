@@ -53,8 +53,7 @@ PROGRAM = 0
 
 PRODUCT = 1
 """A part of a contraction: code, what it is told (`call_fields`), output, both operands, workspace,
-the parts of both factors as words of doubles, and where the addresses of the epilogue's operands
-are, or 0."""
+the parts of both factors as words of doubles, how many operands the epilogue has, and these."""
 
 MOVE = 2
 """A part of a copy in another order: code, walk, target, source, buffer, the first trip of the

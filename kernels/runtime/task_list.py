@@ -27,6 +27,7 @@ from tilesolve.packing.sizes import PAGE_BYTES, WORD_BYTES
 
 # What `on_stack` makes room for has to be a plain global.
 _TENSORS = 3
+_PLACES = 11  # and `MAX_PLACES` operands of an epilogue
 
 
 @inlined
@@ -53,11 +54,14 @@ def _run_program(step, s):
 @inlined
 def _run_product(step, s):
     """Run a part of a contraction: the macrokernel finds addresses where arrays would have them."""
-    places = on_stack(_TENSORS)
+    places = on_stack(_PLACES)
     addresses = as_pointer(places)
     for number in range(_TENSORS):
         addresses[number] = _operand(step, s, 2 + number)
     tensor = places - OBJECT_HEADER_BYTES
+    count = _operand(step, s, 10)
+    for number in range(count):
+        addresses[_TENSORS + number] = _operand(step, s, 11 + number)
     result(
         _operand(step, s, 0),
         _operand(step, s, 1),
@@ -65,7 +69,7 @@ def _run_product(step, s):
         tensor + WORD_BYTES,
         tensor + 2 * WORD_BYTES,
         _operand(step, s, 5),
-        _operand(step, s, 10),
+        places + WORD_BYTES * _TENSORS if count else 0,
         0,
         s[fields.STOP],
         double(_operand(step, s, 6)),

@@ -238,19 +238,18 @@ class TaskWriter:
         task: Task,
         tensors: Sequence[Located],
         factors: Sequence[Operand],
-        operands: int = 0,
+        operands: Sequence[Located] = (),
     ) -> None:
         """Write a part of a contraction: on the output and both operands, by alpha and beta.
 
-        Each factor is two numbers, its real and its imaginary part. `operands` is where the
-        addresses of the epilogue's are.
+        Each factor is two numbers, its real and its imaginary part. `operands` are the epilogue's.
         """
         self.kept.append(task)
         self._need_scratch(task.workspace_bytes)
         told = (constant(address(macrokernel.run)), constant(task.words.ctypes.data))
         places = (one.place for one in tensors)
-        rest = ((fields.SCRATCH, 0), *factors, constant(operands))
-        self._write(fields.PRODUCT, (*told, *places, *rest))
+        after = constant(len(operands)), *(one.place for one in operands)
+        self._write(fields.PRODUCT, (*told, *places, (fields.SCRATCH, 0), *factors, *after))
 
     def run_move(self, walk: Walk, part: tuple[int, int], target: Located, source: Located) -> None:
         """Write a part of a copy in another order."""

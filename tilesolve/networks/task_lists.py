@@ -247,13 +247,12 @@ def _write_layer(tasks: TaskWriter, work: LayerWork, locate: Locate) -> bool:
     found = work.layer.lay_out(locate(work.x), locate(work.out), residual)
     if found is None:
         return False
-    operands = np.array([one.ctypes.data for one in found.operands], np.int64)
     tensors = [_located(one) for one in found.tensors]
-    tasks.kept.append((operands, found))
+    operands = [_located(one) for one in found.operands]
+    tasks.kept.append(found)
     factors = [constant_double(one) for one in (1.0, 0.0, found.beta, 0.0)]
     tasks.write_stage(
-        partial(tasks.run_product, task, tensors, factors, operands.ctypes.data)
-        for task in found.tasks
+        partial(tasks.run_product, task, tensors, factors, operands) for task in found.tasks
     )
     return True
 
