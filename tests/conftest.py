@@ -104,7 +104,7 @@ def own_settings(folders, monkeypatch, kept_code, kept_functions):
     (cache / "code").symlink_to(kept_code)
     (cache / "functions").symlink_to(kept_functions)
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(cache))
-    monkeypatch.setitem(cache_bound._unseen, cache, 0)  # thousands of files to look at each time
+    (cache / cache_bound.JOURNAL).touch()  # thousands of files to look at else
     for module in (caches, kernel_cache):
         monkeypatch.setattr(module, "remove_files", remove_own_files)
     monkeypatch.setattr(files, "_warned", set())

@@ -24,6 +24,10 @@ _OF_LAYERS = (
 """The options that a sweep of layers takes."""
 
 
+_WITHIN = ("suite", "machine", "threads", "repeat", "within")
+"""The options that go with ``--within``."""
+
+
 class Study(StrEnum):
     """What ``--study`` looks at."""
 
@@ -102,6 +106,12 @@ def bench(
     whole: Annotated[
         bool, typer.Option("--whole", help="An ONNX file as a whole, not layer by layer.")
     ] = False,
+    within: Annotated[
+        bool,
+        typer.Option(
+            "--within", help="The layers of an ONNX file in the network, alone and flushed."
+        ),
+    ] = False,
     plans: Annotated[
         int | None,
         typer.Option(
@@ -144,6 +154,9 @@ def bench(
         suite = SUITES
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
+    if within:
+        _show_layers_within(context, suite, machine, threads, repeat)
+        return
     from tilesolve.bench.layers import has_layers
     from tilesolve.bench.nests import PIPELINES, has_nests
     from tilesolve.bench.networks import NETWORKS
@@ -188,6 +201,21 @@ def bench(
             kind = of.WHOLE
         right = of.sweep_suite(kind, job, peers)
     raise typer.Exit(0 if right else 1)
+
+
+def _show_layers_within(
+    context: typer.Context, file: str, machine: str | None, threads: int, repeat: int
+) -> None:
+    """Print the times of a model's layers where they run."""
+    if ignored := list_ignored(context, _WITHIN):
+        raise typer.BadParameter(f"--within takes no {ignored}")
+    if not file.endswith(".onnx"):
+        raise typer.BadParameter(f"--within is of an ONNX file, not of {file}")
+    from tilesolve.bench.run.network_layers import measure_layers, report_layers
+    from tilesolve.machine.model import Machine
+
+    found, model = measure_layers(file, Machine.load(machine), threads, repeat)
+    typer.echo("\n".join([model.count, *report_layers(found)]))
 
 
 def _refuse(context: typer.Context, taken: Sequence[str], what: str) -> None:

@@ -17,7 +17,7 @@ _OF_NESTS = (
     *("spec", "sizes", "nest", "fuse", "where", "mode", "route", "machine", "dtype", "threads"),
     *("as_json", "plot"),
 )
-_OF_NETWORKS = ("spec", "machine", "threads", "run")
+_OF_NETWORKS = ("spec", "machine", "threads", "run", "plot")
 
 
 def show_plan(
@@ -81,7 +81,10 @@ def show_plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw bytes and time per level into this file; of --nest its stages."),
+        typer.Option(
+            help="Draw bytes and time per level into this file; of --nest its stages; of an ONNX "
+            "file its graph, coloured by time."
+        ),
     ] = None,
 ) -> None:
     """Solve for the tiles of a contraction, a convolution or a nest, and explain them.
@@ -96,13 +99,13 @@ def show_plan(
     """
     _check_options(context)
     words = list(sizes or ())
-    if spec is not None and spec.endswith(".onnx"):
-        typer.echo(_plan_network(spec, machine, threads, run=run))
-        return
-    from tilesolve.show.pictures import check_picture
-
     if plot is not None:
+        from tilesolve.show.pictures import check_picture
+
         check_picture(plot)
+    if spec is not None and spec.endswith(".onnx"):
+        typer.echo(_plan_network(spec, machine, threads, plot, run=run))
+        return
     if nest is not None:
         text = " ".join([*([spec] if spec else []), *words])
         asked = _read_nest(nest, text, where, machine, dtype, threads, mode, route)
@@ -140,12 +143,17 @@ def show_plan(
     typer.echo(found.to_json() if as_json else report)
 
 
-def _plan_network(file: str, machine: str | None, threads: int | None, *, run: bool) -> str:
+def _plan_network(
+    file: str, machine: str | None, threads: int | None, plot: Path | None, *, run: bool
+) -> str:
     """Return the report of a model whose shapes are known; if asked for, with measured times."""
     from tilesolve.networks.model import load
 
     model = load(file, machine=machine, threads=threads)
-    return model.report(model.measure(model.draw_inputs())) if run else str(model)
+    measured = model.measure(model.draw_inputs()) if run else None
+    if plot is not None:
+        model.plot(plot, measured)
+    return model.report(measured)
 
 
 def _check_options(context: typer.Context) -> None:

@@ -96,6 +96,18 @@ def take_next(builder, place):
 
 
 @intrinsic
+def add_behind(builder, place, amount):
+    """Add to the number at an address; who sees that with `look` sees all that was done before."""
+    builder.atomic_rmw("add", builder.inttoptr(place, POINTER), amount, "release")
+
+
+@intrinsic
+def look(builder, place):
+    """Return the number at an address as it is now, with all that was done before it was so."""
+    return builder.load_atomic(builder.inttoptr(place, POINTER), "acquire", INT.width // 8)
+
+
+@intrinsic
 def store_fence(builder):
     """Wait until every store, streaming ones included, has reached memory."""
     vectors.store_fence(builder)

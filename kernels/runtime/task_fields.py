@@ -68,6 +68,47 @@ each operand the word, the slot and what is added; then the words."""
 
 PATCH_WORDS = 3
 
+# What threads know of a stage that they run together
+
+STAGE_TASKS = 0
+"""Address of the addresses where its tasks begin, and where the last one ends."""
+
+STAGE_COUNT = 1
+"""How many tasks it has."""
+
+STAGE_TAKEN = 2
+"""Address of a word for each task, not 0 once a thread has taken it."""
+
+STAGE_DONE = 3
+"""Address of the number of tasks that are done."""
+
+STAGE_WORDS = 4
+
+# What a team shares
+
+TEAM_SIZE = 0
+"""How many threads there are."""
+
+TEAM_BROKEN = 1
+"""Not 0 once a task has failed."""
+
+TEAM_YIELD = 2
+"""Address of a function that lets other threads run."""
+
+TEAM_CLOCK = 3
+"""Address of the system's `clock_gettime`."""
+
+TEAM_TIMES = 4
+"""Where the first thread writes when it began, and when each stage ended; 0 for nowhere."""
+
+TEAM_WORDS = 5
+
+TIME_WORDS = 2
+"""Words of a time: seconds and nanoseconds."""
+
+MONOTONIC = 1
+"""The number of the clock that Python's `perf_counter` reads, too."""
+
 # What a call that a guard knows is told
 
 TASKS = 0

@@ -6,15 +6,18 @@ where its operands say (`task_fields`). So a call of many small parts is one cal
 
 from __future__ import annotations
 
+from tilesolve.constants.tuning import TURNS_TO_YIELD
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.kernels.runtime.compiled import (
     INT,
     POINTER,
+    add_behind,
     as_pointer,
     compiled,
     double,
     inlined,
     invoke,
+    look,
     on_stack,
     result,
     take_next,
@@ -111,6 +114,19 @@ def _run_step(step, s):
             words[number] = 0
 
 
+@compiled(POINTER, INT, POINTER, returns=INT, inner=True)
+def _run_task(begins, number, s):
+    """Run a task; return the address of an instruction that fails, else 0."""
+    at = begins[number]
+    while at < begins[number + 1]:
+        step = as_pointer(at)
+        _run_step(step, s)
+        if s[fields.FAILED]:
+            return at
+        at += WORD_BYTES * step[fields.LENGTH]
+    return 0
+
+
 @compiled(INT, INT, INT, INT, returns=INT)
 def run_tasks(tasks, count, following, slots):
     """Run tasks until none is left; return the address of an instruction that fails, else 0.
@@ -130,14 +146,84 @@ def run_tasks(tasks, count, following, slots):
     s[fields.FAILURE], s[fields.FAILED] = slots + WORD_BYTES * fields.FAILED, 0
     number = take_next(following)
     while number < count and not as_pointer(s[fields.STOP])[0]:
-        at = begins[number]
-        while at < begins[number + 1]:
-            step = as_pointer(at)
-            _run_step(step, s)
-            if s[fields.FAILED]:
-                return at
-            at += WORD_BYTES * step[fields.LENGTH]
+        failed = _run_task(begins, number, s)
+        if failed:
+            return failed
         number = take_next(following)
+    return 0
+
+
+@compiled(POINTER, INT, INT, POINTER, returns=INT, inner=True)
+def _run_share(stage, own, team, s):
+    """Run tasks of a stage that no other thread has taken, a thread's own ones first."""
+    tasks, count = as_pointer(stage[fields.STAGE_TASKS]), stage[fields.STAGE_COUNT]
+    taken, done = stage[fields.STAGE_TAKEN], 0
+    first = own * count // team
+    for turn in range(count):
+        number = first + turn
+        if number >= count:
+            number -= count
+        if take_next(taken + WORD_BYTES * number) == 0:
+            failed = _run_task(tasks, number, s)
+            if failed:
+                return failed
+            done += 1
+    if done:
+        add_behind(stage[fields.STAGE_DONE], done)
+    return 0
+
+
+@compiled(POINTER, POINTER, POINTER, returns=INT, inner=True)
+def _wait_for(stage, team, s):
+    """Wait until all tasks of a stage are done; return whether there is any sense in going on."""
+    turns = 0
+    while look(stage[fields.STAGE_DONE]) < stage[fields.STAGE_COUNT]:
+        if as_pointer(s[fields.STOP])[0] or team[fields.TEAM_BROKEN]:
+            return 0
+        turns += 1
+        if turns > TURNS_TO_YIELD:
+            invoke(team[fields.TEAM_YIELD])
+    return 1
+
+
+@compiled(INT, INT, INT, INT, INT, returns=INT)
+def run_stages(stages, count, own, words, slots):
+    """Run stages one after another, with other threads; return as `run_tasks` does.
+
+    A stage begins when all tasks of the one before are done, whoever did them: a thread that comes
+    late, or never, holds up no other one.
+
+    Parameters
+    ----------
+    stages
+        Address of the stages (`task_fields`).
+    count
+        How many there are.
+    own
+        The number of the thread.
+    words
+        Address of what the team shares.
+    slots
+        Address of the thread's slots.
+    """
+    s, team = as_pointer(slots), as_pointer(words)
+    s[fields.FAILURE], s[fields.FAILED] = slots + WORD_BYTES * fields.FAILED, 0
+    times = 0 if own else team[fields.TEAM_TIMES]
+    if times:
+        invoke(team[fields.TEAM_CLOCK], fields.MONOTONIC, times)
+    for number in range(count):
+        stage = as_pointer(stages + WORD_BYTES * fields.STAGE_WORDS * number)
+        if as_pointer(s[fields.STOP])[0]:
+            return 0
+        failed = _run_share(stage, own, team[fields.TEAM_SIZE], s)
+        if failed:
+            team[fields.TEAM_BROKEN] = 1
+            return failed
+        if _wait_for(stage, team, s) == 0:
+            return 0
+        if times:
+            times += WORD_BYTES * fields.TIME_WORDS
+            invoke(team[fields.TEAM_CLOCK], fields.MONOTONIC, times)
     return 0
 
 

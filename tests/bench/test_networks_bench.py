@@ -9,8 +9,11 @@ from commands import bench
 from tilesolve.bench.contenders import NETWORK_PEERS, parse_network_contenders
 from tilesolve.bench.results.sweeps import NetworkSweep
 from tilesolve.bench.run import network_peers
+from tilesolve.bench.run.network_layers import match_nodes
 from tilesolve.contractions.errors import BenchmarkError, ModelError
 from tilesolve.machine.model import Machine
+from tilesolve.networks.graph import Node
+from tilesolve.networks.works import LayerWork, PipelineWork
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper  # noqa: E402
@@ -90,11 +93,35 @@ def test_the_command_measures_a_file(tmp_path):
     for words, message in (
         (("tccg", "--whole"), "--whole is of an ONNX file"),
         (("networks", "--dtype", "f64"), "a sweep of networks takes no --dtype"),
+        (("tccg", "--within"), "--within is of an ONNX file"),
+        ((file, "--within", "--whole"), "--within takes no --whole"),
     ):
         refused = bench(*words)
         assert refused.exit_code == 2
         assert message in " ".join(refused.output.replace("│", " ").split())
+    done = bench(file, "--within", "--repeat", 2, "--machine", "i7-6700k")
+    assert done.exit_code == 0, done.output
+    assert "the price is within 25% for" in done.output
+    assert done.output.splitlines()[2].split()[:2] == ["conv", "3x3"]
     dynamic = tmp_path / "dynamic.onnx"
     onnx.save(small_model(("N", 2, 6, 5)), dynamic)
     with pytest.raises(ModelError, match="dynamic shape"):
         find_networks(str(dynamic))["dynamic"].draw()
+
+
+def test_nodes_of_others_are_layers_of_ours():
+    """By the names of what is in a layer, with something behind; none by half of a name."""
+    onnx_runtime = [
+        ("relu_1_nchwc", "Conv", 2.0),
+        ("mul_9/QuickGeluFusion/", "QuickGelu", 0.5),
+        ("conv_8_nchwc", "Conv", 1.0),
+        ("conv_80_nchwc", "Conv", 8.0),
+        ("pool_2", "MaxPool", 4.0),
+    ]
+    names = [["conv_0", "relu_1"], ["pool_2"], ["conv_8", "mul_9"]]
+    works = [
+        LayerWork([Node("", [], [name]) for name in several], None, False, None, None)
+        for several in names
+    ]
+    works[1] = PipelineWork(works[1].nodes, None, [], [])
+    assert match_nodes(works, onnx_runtime) == {0: 2.0, 2: 1.5}

@@ -109,8 +109,13 @@ class ReferencePlan:
     def recall(self, out, first, second, others):
         return None
 
+    def list_tasks(self, out, first, second, others):
+        return None
+
     def prepare(self, array):
         return array.copy().view(ReferencePrepared)
+
+    hold = prepare
 
     def __call__(self, first, second, out, *, beta, operands):
         assert (first.shape, second.shape) == self.problem.shapes[1:]

@@ -1,6 +1,7 @@
 """The bound of what is kept: what was not used for longest goes, and no more than has to."""
 
 import os
+import time
 
 import pytest
 from hypothesis import given
@@ -88,13 +89,13 @@ def test_reading_counts_as_use(own, monkeypatch):
     assert kept.stat().st_mtime_ns > 0
     assert read_object(paths[0]) is not None
     monkeypatch.setenv("TILESOLVE_CACHE_LIMIT", str(total(own) + 500))
-    cache_bound._unseen.clear()
+    (own / cache_bound.JOURNAL).unlink()
     write_object(paths[2], b"x" * 1000)
     assert [path.exists() for path in (*paths, kept)] == [True, False, True, True]
 
 
 def test_folders_are_looked_at_only_when_it_may_matter(own, monkeypatch):
-    """After the first file a process writes some until it looks again."""
+    """After the first file processes write some, all together, until one of them looks again."""
     looks = []
     real = cache_bound.list_kept
     monkeypatch.setattr(cache_bound, "list_kept", lambda *a: looks.append(a) or real(*a))
@@ -102,6 +103,16 @@ def test_folders_are_looked_at_only_when_it_may_matter(own, monkeypatch):
     for number in range(20):
         bound_cache(place(own, f"plans/{number}.json", 100, number))
     assert len(looks) == 2 * len(KEPT)
+
+
+def test_old_locks_go(own):
+    """Locks that nobody has held for long go with leftovers, and files and new locks stay."""
+    paths = [
+        place(own, f"code/{name}", 8, 0) for name in ("a.o", "a.o.lock", ".b.o.7.0123abcd.tmp")
+    ]
+    new = place(own, "code/c.o.lock", 0, time.time_ns())
+    bound_cache(paths[0])
+    assert [path.exists() for path in (*paths, new)] == [True, False, False, True]
 
 
 @pytest.mark.parametrize(

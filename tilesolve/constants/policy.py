@@ -76,6 +76,9 @@ FAST_SHARE = 0.85
 LONG_SUMS_SHARE = 0.4
 """Share of all schemes, those with the longest sums in a call, whose volumes are compared."""
 
+DIVIDED_EXTENT = 32
+"""Iterations of a letter of C for each thread from which on threads divide no sums of layers."""
+
 PARTIAL_OUTPUTS_SHARE = 0.25
 """Bytes of partial outputs where threads divide a sum, at most, as a share of the operands'."""
 
@@ -475,3 +478,20 @@ NETWORK_GROUP_TAPS = 100
 
 NETWORK_GROUP_FILTERS = 4
 """Filters of a group of several channels from which on such a layer is one: vectors are of them."""
+
+NETWORK_ALONE_SECONDS = 0.5
+"""Seconds of planning a network's layers after which other cores help."""
+
+NETWORK_HELPERS = 3
+"""How many of them help at most: each imports all that plans."""
+
+NETWORK_SHAPE_BYTES = 4096
+"""Bytes of a model's array up to which its numbers may decide shapes of others."""
+
+NETWORK_MOST_EXTENTS = 64
+"""How many numbers an array has at most whose arithmetic is looked at for an overflow: it may be a
+shape."""
+
+NETWORK_SHARED_SECONDS = 2e-6
+"""Predicted seconds of a network's work from which on several threads share it: to see that others
+are done, and to read what they wrote, takes a tenth of that and more."""

@@ -279,3 +279,7 @@ LEAST_TRANSPOSED_ROWS = 4
 PROBE_TOLERANCE = 0.01
 """By which share a microkernel may seem faster than the arithmetic peak, which was measured at
 another moment. What seems faster yet is no measurement."""
+
+TURNS_TO_YIELD = 1 << 14
+"""How often a thread looks whether others are done before it lets other threads run: for some tens
+of microseconds."""

@@ -17,6 +17,7 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.convolutions.batch_norm import BatchNorm, fold_batchnorm, read_reals
 from tilesolve.convolutions.layer_plans import (
+    LaidLayer,
     LayerPlans,
     LayerRequest,
     as_operand,
@@ -37,7 +38,8 @@ class ConvLayer:
     ``print(layer)`` shows the plan that runs, and why. Pickles have the weights, and plan again
     where they are read.
 
-    `weights` and `bias` contain the batch normalisation.
+    `weights` and `bias` contain the batch normalisation; `packs` says whether weights are packed at
+    once, for arrays in C order, or for the first ones that come.
 
     Examples
     --------
@@ -49,16 +51,20 @@ class ConvLayer:
     [4.0, 6.0, 6.0, 4.0]
     """
 
-    __slots__ = ("_bias", "_plans", "_prepared", "_recent")
+    __slots__ = ("_bias", "_given", "_packs", "_plans", "_prepared", "_recent")
 
-    def __init__(self, request: LayerRequest, weights: Array, bias: Array | None) -> None:
+    def __init__(
+        self, request: LayerRequest, weights: Array, bias: Array | None, packs: bool = True
+    ) -> None:
+        self._packs = packs
         self._plans = LayerPlans(request)
         self._bias = bias
         self._recent: RepeatCall | None = None
-        flat = self.convolution.pointwise
-        form, found = self._plans.made(flat)
-        key = flat, False, found.problem.aligned_output
-        self._prepared = {key: found.prepare(form.filters(weights))}
+        self._given: Array | None = weights
+        self._prepared: dict[tuple[bool, bool, bool], Prepared] = {}
+        made = self._plans.made(self.convolution.pointwise)
+        if packs:
+            self._prepare(self.convolution.pointwise, *made)
 
     @property
     def convolution(self) -> Convolution:
@@ -67,7 +73,9 @@ class ConvLayer:
 
     @property
     def _weights(self) -> Array:
-        """The weights as they were given: no array but the one that the plan takes stays."""
+        """The weights as they were given: no array but the one that a plan takes stays."""
+        if self._given is not None:
+            return self._given
         (flat, *_), found = next(iter(self._prepared.items()))
         weights = np.empty(self.convolution.w_shape, found.array.dtype)
         self._plans.form(flat).filters(weights)[...] = found.array
@@ -153,6 +161,19 @@ class ConvLayer:
         self, x: npt.ArrayLike, out: npt.NDArray[Any] | None, residual: npt.ArrayLike | None
     ) -> npt.NDArray[Any]:
         """Compute a layer of arrays that were not looked at, and note what they are like."""
+        arguments = self._look_at(x, out, residual)
+        self._plans.run(*arguments)
+        self._recent = self._plans.recall(*arguments)
+        return arguments[-1] if out is None else out
+
+    def lay_out(self, x: Array, out: Array, residual: Array | None) -> LaidLayer | None:
+        """Return what a call does on arrays that stay where they are, if that is known before."""
+        return self._plans.lay_out(*self._look_at(x, out, residual))
+
+    def _look_at(
+        self, x: npt.ArrayLike, out: npt.NDArray[Any] | None, residual: npt.ArrayLike | None
+    ) -> tuple[bool, Array, Prepared, Array | None, Array | None, Array]:
+        """Return what `LayerPlans.run` takes, after a look at what a call is given."""
         layer = self.convolution
         whose = "the layer's dtype"
         images = as_operand(x, "x", layer.x_shape, layer.dtype, whose)
@@ -167,21 +188,21 @@ class ConvLayer:
         added = target if adds else added
         flat = self._plans.is_flat(images, target, *(() if added is None else (added,)))
         weights = self._prepare(flat, *self._plans.made_for(flat, target, adds), adds)
-        arguments = flat, images, weights, self._bias, added, target
-        self._plans.run(*arguments)
-        self._recent = self._plans.recall(*arguments)
-        return target if out is None else out
+        return flat, images, weights, self._bias, added, target
 
     def _prepare(self, flat: bool, form: Form, plan: Plan, adds: bool = False) -> Prepared:
         """Return the weights as a plan takes them."""
         key = flat, adds, plan.problem.aligned_output
         found = self._prepared.get(key)
         if found is None:
-            found = self._prepared[key] = plan.prepare(form.filters(self._weights))
+            prepare = plan.prepare if self._packs else plan.hold
+            found = self._prepared[key] = prepare(form.filters(self._weights))
+            self._given = None
         return found
 
     def release(self) -> None:
         """Forget packed weights: a call packs them again."""
+        self._given = self._weights
         self._prepared.clear()
         self._recent = None
 

@@ -19,6 +19,7 @@ from tilesolve.packing.memory_overlap import Array
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
 from tilesolve.running.repeat_call import Argument, RepeatCall
+from tilesolve.running.task import Task
 from tilesolve.system.checks import check_dtype, check_output
 from tilesolve.system.result_buffers import begins_with_line, is_new_aligned, new_result
 from tilesolve.system.units import format_volume
@@ -173,6 +174,25 @@ class LayerPlans:
         others = [one.view for one in _operands(form, bias, None if adds else residual)]
         found(form.images(x), weights, form.results(out), beta=float(adds), operands=others)
 
+    def lay_out(
+        self,
+        flat: bool,
+        x: Array,
+        weights: Prepared,
+        bias: Array | None,
+        residual: Array | None,
+        out: Array,
+    ) -> LaidLayer | None:
+        """Return what `run` does, if that is the same in each call."""
+        adds = residual is out
+        form, found = self.made_for(flat, out, adds)
+        others = [one.view for one in _operands(form, bias, None if adds else residual)]
+        results, images = form.results(out), form.images(x)
+        tasks = found.executor.list_tasks(results, images, weights, others)
+        if not tasks:
+            return None
+        return LaidLayer(tasks, (results, images, weights.array), others, float(adds))
+
     def recall(
         self,
         flat: bool,
@@ -195,6 +215,28 @@ class LayerPlans:
             weights,
             _operands(form, bias, residual),
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaidLayer:
+    """What threads do in a call of a layer, on arrays that stay where they are.
+
+    Parameters
+    ----------
+    tasks
+        One for each thread.
+    tensors
+        The result, the images and the weights, as tasks take them.
+    operands
+        The epilogue's.
+    beta
+        What the result is multiplied by before.
+    """
+
+    tasks: list[Task]
+    tensors: tuple[Array, Array, Array]
+    operands: list[Array]
+    beta: float
 
 
 def _operands(form: Form, bias: Array | None, residual: Array | None) -> list[Argument]:

@@ -156,14 +156,8 @@ class NestRunner:
 
     def _run(self, call: Call) -> None:
         """Compute a call whose arrays and parameters have been checked."""
-        held = call.held
-        placed = tuple(
-            info.name
-            for info, target in zip(self.signature.outputs, call.targets, strict=True)
-            if info.name in held and same_elements(held[info.name], target)
-        )
-        shapes = [one.shape for one in call.outs]
-        key = (placed, *shapes, *[one.strides for one in (*call.targets, *held.values())])
+        placed, shapes = _placed(self, call), [one.shape for one in call.outs]
+        key = (placed, *shapes, *[one.strides for one in (*call.targets, *call.held.values())])
         layout = self._layouts.get(key)
         if layout is None:
             if len(self._layouts) >= MOST_LAYOUTS:
@@ -191,15 +185,29 @@ class NestRunner:
         self, call: Call, located: Sequence[Located], first: int, placed: Sequence[str]
     ) -> NestLayout:
         """Write down the same, given where all arrays lie and the first slot behind theirs."""
-        computation, count = self.computation, len(call.targets)
-        outs = dict(zip(computation.outputs, located[:count], strict=True))
-        arrays = dict(zip(call.held, located[count:], strict=True))
-        arrays |= {name: outs[name] for name in placed}
-        names = [name for name, _ in computation.params]
+        names = [name for name, _ in self.computation.params]
         params = {name: (first + at, 0) for at, name in enumerate(names)}
         writer = StatementWriter(params, first + len(names), self._codes)
-        writer.write(self.solutions, arrays, outs)
+        self._write(writer, call, located, placed)
         return NestLayout.of(writer.tasks, tuple(writer.factors), merge=self.threads == 1)
+
+    def _write(
+        self, writer: StatementWriter, call: Call, located: Sequence[Located], placed: Sequence[str]
+    ) -> None:
+        """Write all statements, given where results and inputs lie."""
+        count = len(call.targets)
+        outs = dict(zip(self.computation.outputs, located[:count], strict=True))
+        arrays = dict(zip(call.held, located[count:], strict=True))
+        arrays |= {name: outs[name] for name in placed}
+        writer.write(self.solutions, arrays, outs)
+
+    def write_call(self, tasks: TaskWriter, arrays: Sequence[Array], out: Out) -> None:
+        """Write down a call on arrays that stay where they are; it takes no numbers."""
+        call = self.signature.read(arrays, {}, out)
+        given = (*call.targets, *call.held.values())
+        located = [Located.fixed(one) for one in given]
+        tasks.kept.append(given)
+        self._write(StatementWriter({}, 0, self._codes, tasks), call, located, _placed(self, call))
 
     def _remember(
         self, layout: NestLayout, arrays: Sequence[Array], outputs: int
@@ -213,9 +221,9 @@ class NestRunner:
         sizes[fields.TASKS] = layout.address
         sizes[fields.TASK_COUNT] = len(layout.begins) - 1
         sizes[fields.STOP_ADDRESS] = CANCEL_ADDRESS
-        shared = _round_up(WORD_BYTES * (fields.GIVEN + len(arrays) + len(numbers)))
-        own = shared + _round_up(tasks.shared_bytes)
-        scratch = own + _round_up(tasks.own_bytes)
+        shared = round_up(WORD_BYTES * (fields.GIVEN + len(arrays) + len(numbers)))
+        own = shared + round_up(tasks.shared_bytes)
+        scratch = own + round_up(tasks.own_bytes)
         sizes[fields.SHARED_BYTES], sizes[fields.OWN_BYTES] = shared, own
         sizes[fields.SCRATCH_BYTES] = scratch
         sizes[fields.ARRAY_COUNT], sizes[fields.NUMBER_COUNT] = len(arrays), len(numbers)
@@ -271,7 +279,7 @@ class NestRunner:
         slots, _ = filled
         for stage in layout.stages:
             if stage.job is not None:
-                stage.job(partial(_view, slots), params)
+                stage.job(partial(view_located, slots), params)
                 continue
             following = np.array([stage.first], np.int64)
             team = min(self.threads, stage.last - stage.first)
@@ -282,7 +290,7 @@ class NestRunner:
 def _run_part(layout: NestLayout, stage: TaskStage, following: Integers, slots: Integers) -> None:
     """Run tasks of a stage until none is left, in a thread that has slots of its own."""
     tasks = layout.tasks
-    own = _round_up(tasks.own_bytes)
+    own = round_up(tasks.own_bytes)
     memory = workspace(own + tasks.scratch_bytes)
     slots[fields.OWN], slots[fields.SCRATCH] = memory.address, memory.address + own
     slots[fields.STOP] = stop_address()
@@ -300,7 +308,16 @@ def _number_words(computation: Computation, params: Params, factors: Sequence[Te
     return [int.from_bytes(word, sys.byteorder, signed=True) for word in words]
 
 
-def _view(slots: Integers, place: Located) -> Array:
+def _placed(runner: NestRunner, call: Call) -> tuple[str, ...]:
+    """Return the inputs that lie where results of the same name go."""
+    return tuple(
+        info.name
+        for info, target in zip(runner.signature.outputs, call.targets, strict=True)
+        if info.name in call.held and same_elements(call.held[info.name], target)
+    )
+
+
+def view_located(slots: Integers, place: Located) -> Array:
     """Return an array of a call, which lives as long as the call."""
     found: Array = np.asarray(_Memory(int(slots[place.slot]) + place.offset, place))
     return found
@@ -321,5 +338,6 @@ class _Memory:
         }
 
 
-def _round_up(size: int) -> int:
+def round_up(size: int) -> int:
+    """Return bytes up to the next place where memory of threads begins."""
     return size + -size % ALIGNMENT_BYTES

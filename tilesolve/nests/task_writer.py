@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any, Self
 
@@ -71,6 +72,11 @@ class Located:
         """Return an array in C order."""
         strides = tuple(dtype.itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape)))
         return cls(*place, shape, strides, dtype)
+
+    @classmethod
+    def fixed(cls, array: Array) -> Self:
+        """Return an array that stays where it is."""
+        return cls(fields.ZERO, array.ctypes.data, array.shape, array.strides, array.dtype)
 
     @property
     def place(self) -> Operand:
@@ -146,6 +152,8 @@ class TaskWriter:
         Of memory behind the slots of these names.
     own_taken
         Of its own memory, what the task that is written has taken so far.
+    alone
+        Whether stages that follow are one task each: so small that no thread should come for less.
     """
 
     begins: list[int] = field(default_factory=list)
@@ -156,6 +164,7 @@ class TaskWriter:
     shared_bytes: int = 0
     own_bytes: int = 0
     scratch_bytes: int = 0
+    alone: bool = False
     _inside: bool = field(default=False, init=False)
     own_taken: int = field(default=0, init=False)
 
@@ -167,8 +176,9 @@ class TaskWriter:
             return
         first, self._inside = len(self.begins), True
         for write in tasks:
-            self.begins.append(len(self.words))
-            self.own_taken = 0
+            if not self.alone or len(self.begins) == first:
+                self.begins.append(len(self.words))
+                self.own_taken = 0
             write()
         self._inside = False
         if len(self.begins) > first:
@@ -248,6 +258,19 @@ class TaskWriter:
         places = (one.place for one in tensors)
         after = constant(len(operands)), *(one.place for one in operands)
         self._write(fields.PRODUCT, (*told, *places, (fields.SCRATCH, 0), *factors, *after))
+
+    def write_product(
+        self,
+        parts: Sequence[Task],
+        tensors: Sequence[Array],
+        operands: Sequence[Array],
+        beta: float,
+    ) -> None:
+        """Write the parts of a contraction of arrays that stay where they are, as a stage."""
+        self.kept.append((tensors, operands))
+        placed, others = ([Located.fixed(one) for one in given] for given in (tensors, operands))
+        factors = [constant_double(one) for one in (1.0, 0.0, beta, 0.0)]
+        self.write_stage(partial(self.run_product, part, placed, factors, others) for part in parts)
 
     def run_move(self, walk: Walk, part: tuple[int, int], target: Located, source: Located) -> None:
         """Write a part of a copy in another order."""

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions.errors import TilesolveError
-from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.machine.model import Machine
+from tilesolve.networks.ahead import LayerMaker
 from tilesolve.networks.chains import Chain
 from tilesolve.networks.depthwise import (
     DepthwiseBody,
@@ -79,7 +79,7 @@ class Builder:
     _places: dict[str, Place] = field(default_factory=dict)
     _within: Mapping[str, Part] = field(default_factory=dict)
     _loose: set[str] = field(default_factory=set)
-    _layers: dict[str, ConvLayer] = field(default_factory=dict)
+    _layers: LayerMaker = field(init=False)
     _planner: Planner = field(init=False)
     _functions: dict[Hashable, PipelineFunction] = field(default_factory=dict)
     _depthwise: dict[str, tuple[PipelineFunction, float]] = field(default_factory=dict)
@@ -91,6 +91,10 @@ class Builder:
 
     def build(self) -> Program:
         """Return the program."""
+        with LayerMaker(self.network, self.machine, self.threads) as self._layers:
+            return self._build()
+
+    def _build(self) -> Program:
         network, program = self.network, self.program
         self._within = find_parts(network)
         self._find_depthwise()
@@ -157,7 +161,7 @@ class Builder:
         self, chain: Chain, shape: tuple[int, ...]
     ) -> tuple[PipelineFunction, float]:
         """Return what computes a layer of small groups, and its seconds."""
-        given, out_shape = chain.arguments, self._layer(chain, shape).out_shape
+        given, out_shape = chain.arguments, self._layers.make(chain, shape).out_shape
         key = (tuple(out_shape[1:-1]), given["stride"], given["dilation"], chain.activation)
         function = self._functions.get(key)
         if function is None:
@@ -165,16 +169,6 @@ class Builder:
             function = pipeline(body, machine=self.machine, threads=self.threads)
             self._functions[key] = function
         return function, predict_seconds(chain, shape, out_shape, function)
-
-    def _layer(self, chain: Chain, shape: tuple[int, ...]) -> ConvLayer:
-        """Return the layer of a chain, which is made once."""
-        found = self._layers.get(chain.result)
-        if found is None:
-            found = self._layers[chain.result] = self._plan_layer(chain, shape)
-        return found
-
-    def _plan_layer(self, chain: Chain, shape: tuple[int, ...]) -> ConvLayer:
-        return chain.layer(shape, self.machine, self.threads)
 
     def _add(self, nodes: Sequence[Node]) -> None:
         """Add what computes some nodes."""
@@ -264,7 +258,8 @@ class Builder:
                 added = None if residual is None else self._cut(residual, phase.results)
             count, *extents, channels = seen.shape
             shape = x.shape if chain.is_product else (count, channels, *extents)
-            layer = self._layer(one, shape) if one is chain else self._plan_layer(one, shape)
+            make = self._layers.make if one is chain else self._layers.plan
+            layer = make(one, shape)
             direct = LayerWork(chain.nodes, layer, chain.is_product, seen, part, added, at > 0)
             self.program.works.append(self._with_fewer_products(direct, one))
 
@@ -283,7 +278,8 @@ class Builder:
         function, seconds = self._depthwise[chain.result]
         padded = self._pad(images, padding_of(chain))
         split = partial(split_groups, groups=groups_of(chain))
-        layer, weights = self._layers[chain.result], constants_of(chain)
+        layer = self._layers.make(chain, self.network.shapes[images])
+        weights = constants_of(chain)
         return DepthwiseWork(
             chain.nodes, layer, function, weights, split, padded, result, residual, seconds
         )
@@ -295,7 +291,7 @@ class Builder:
         elif chain.split is not None:
             found = (shape[0], len(chain.weights), *chain.split.out_extents)
         else:
-            count, *some, filters = self._layer(chain, shape).out_shape
+            count, *some, filters = self._layers.make(chain, shape).out_shape
             found = (count, filters, *some)
         return tuple(found[axis] for axis in chain.order)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilesolve.convolutions.layer import ConvLayer, conv_layer
+from tilesolve.contractions.convolution import Convolution
+from tilesolve.convolutions.layer_plans import LayerRequest, read_activation
 from tilesolve.convolutions.transposed import group_filters
 from tilesolve.machine.model import Machine
 from tilesolve.networks.files import inner_graphs, read_arguments, read_transposed_arguments
@@ -98,21 +99,24 @@ class Chain:
         """Whether it is a product of matrices."""
         return self.nodes[0].kind not in CONVOLUTIONS
 
-    def layer(
+    def request(
         self, x_shape: tuple[int, ...], machine: Machine | str | None, threads: int | None
-    ) -> ConvLayer:
+    ) -> LayerRequest:
         """Return the layer that computes the chain; its images have channels last."""
         shape: tuple[int, ...] = (x_shape[0], *x_shape[2:], x_shape[1])
         if self.is_product:
             shape = (1, prod(x_shape[:-1]), x_shape[-1])
-        return conv_layer(
-            shape,
-            self.weights,
-            self.bias,
-            **self.arguments,
-            layout="NHWC",
-            residual=self.residual is not None,
-            epilogue=self.activation,
+        return LayerRequest(
+            Convolution.of(
+                shape,
+                self.weights.shape,
+                **self.arguments,
+                layout="NHWC",
+                dtype=self.weights.dtype,
+            ),
+            read_activation(self.activation),
+            has_bias=self.bias is not None,
+            has_residual=self.residual is not None,
             machine=machine,
             threads=threads,
         )

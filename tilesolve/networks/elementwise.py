@@ -175,3 +175,13 @@ def _cast(node: Node, opset: int, x: Any) -> Any:
 @computes("CastLike")
 def _cast_like(node: Node, opset: int, x: Any, like: Any) -> Any:
     return x.astype(like.dtype)
+
+
+@computes("QuantizeLinear")
+def _quantize(node: Node, opset: int, x: Any, scale: Any, zero: Any = None) -> Any:
+    kind = np.dtype(np.uint8) if zero is None else zero.dtype
+    if kind.name not in ("int8", "uint8", "int16", "uint16") or scale.size != 1:
+        raise TraceError("it quantizes by axis, or to other than whole numbers")
+    step, begin = kind_of(x)(scale.item()), 0 if zero is None else zero.item()
+    found, ends = np.rint(x / step) + kind_of(x)(begin), np.iinfo(kind)
+    return np.minimum(np.maximum(found, kind_of(x)(ends.min)), kind_of(x)(ends.max)).astype(kind)

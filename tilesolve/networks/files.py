@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from tilesolve.constants.policy import NETWORK_SHAPE_BYTES
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.convolution_arguments import Ends
 from tilesolve.contractions.errors import ModelError
+from tilesolve.networks.quantized import run_as_float
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
 OLDEST_OPSET = 7
 """The first version of ONNX's operators in which those of inference mean what they mean now."""
+
+_PACKED = (21, 22, 23, 25, 26)
+"""ONNX's numbers of types of fewer than eight bits, several of which are a byte."""
 
 OWN_DOMAINS = ("", "ai.onnx")
 """The names of ONNX's own domain."""
@@ -55,15 +61,9 @@ def read_model(source: str | PathLike[str] | bytes | ModelProto) -> ModelProto:
     _check_operators(onnx, name, found)
     _check_data(onnx, name, found)
     try:
-        onnx.checker.check_model(_with_shapes(found))
-        found = _without_functions(found)
-        return onnx.shape_inference.infer_shapes(found, strict_mode=True, data_prop=True)
-    except (
-        onnx.checker.ValidationError,
-        onnx.shape_inference.InferenceError,
-        RuntimeError,
-        ValueError,
-    ) as error:
+        onnx.checker.check_model(_with_shapes(_without_arrays(onnx, found)))
+        return infer_shapes(run_as_float(onnx, _without_functions(found)))
+    except (onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         raise ModelError(f"{name} is damaged: {error}") from error
 
 
@@ -76,10 +76,55 @@ def infer_shapes(model: ModelProto) -> ModelProto:
         If shapes contradict each other.
     """
     onnx = import_onnx()
+    small = _without_arrays(onnx, model)
     try:
-        return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        found = onnx.shape_inference.infer_shapes(small, strict_mode=True, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         raise ModelError(f"the model is damaged: {error}") from error
+    for end in ("initializer", "input"):
+        del getattr(found.graph, end)[:]
+        getattr(found.graph, end).extend(getattr(model.graph, end))
+    return found
+
+
+def _without_arrays(onnx: Any, model: ModelProto) -> ModelProto:
+    """Return a model whose large arrays are inputs, as nothing asks for their numbers.
+
+    ONNX's functions copy all of a model several times.
+
+    Raises
+    ------
+    ModelError
+        If an array has fewer or more bytes than its shape says.
+    """
+    found, given = onnx.ModelProto(), {one.name for one in model.graph.input}
+    _copy_fields(found, model, "graph")
+    _copy_fields(found.graph, model.graph, "initializer")
+    for one in model.graph.initializer:
+        if len(one.raw_data) <= NETWORK_SHAPE_BYTES:
+            found.graph.initializer.append(one)
+            continue
+        size = prod(one.dims) * onnx.helper.tensor_dtype_to_np_dtype(one.data_type).itemsize
+        if size != len(one.raw_data) and one.data_type not in _PACKED:
+            told = f"{len(one.raw_data)} bytes, its shape has {size}"
+            raise ModelError(f"the model is damaged: the array {one.name!r} has {told}")
+        if one.name not in given:
+            value = onnx.helper.make_tensor_value_info(one.name, one.data_type, one.dims)
+            found.graph.input.append(value)
+    return found
+
+
+def _copy_fields(target: Any, source: Any, skipped: str) -> None:
+    """Copy all fields of a message but one."""
+    for field, value in source.ListFields():
+        if field.name == skipped:
+            continue
+        if hasattr(value, "extend"):
+            getattr(target, field.name).extend(value)
+        elif hasattr(value, "CopyFrom"):
+            getattr(target, field.name).CopyFrom(value)
+        else:
+            setattr(target, field.name, value)
 
 
 def _without_functions(model: ModelProto) -> ModelProto:
@@ -151,7 +196,7 @@ def _parse(onnx: Any, source: Any) -> tuple[str, ModelProto]:
         name, read, source = f"the model {fspath(source)}", onnx.load, fspath(source)
     try:
         found = read(source)
-    except OSError as error:
+    except (OSError, onnx.checker.ValidationError) as error:  # of another file, if that is missing
         raise ModelError(f"{name} cannot be read: {error}") from error
     except (DecodeError, ValueError, RuntimeError) as error:
         raise ModelError(f"{name} is damaged: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilesolve.constants.policy import NETWORK_GROWTH_BYTES
+from tilesolve.constants.policy import NETWORK_GROWTH_BYTES, NETWORK_MOST_EXTENTS
 from tilesolve.contractions.errors import ModelError
 from tilesolve.networks.files import (
     OWN_DOMAINS,
@@ -39,6 +40,9 @@ DRAWN = frozenset(
     )
 )
 """Operators whose results differ from run to run."""
+
+_EXACT = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}
+"""Operators by which shapes are computed, and leave 64 bits."""
 
 
 @dataclass(slots=True, eq=False)
@@ -259,7 +263,7 @@ def _fold(node: Node, network: Network) -> Sequence[Array] | None:
         begin, end = node.given.get("start", 0), node.given.get("end")
         return [np.array(shapes[node.inputs[0]][begin:end], np.int64)]
     if node.kind == "Size" and node.inputs[0] in shapes:
-        return [np.array(prod(shapes[node.inputs[0]]), np.int64)]
+        return [np.array(min(prod(shapes[node.inputs[0]]), sys.maxsize), np.int64)]
     if node.kind in DRAWN or node.proto is None or any(x not in constants for x in node.reads):
         return None
     read = sum(constants[name].nbytes for name in node.reads)
@@ -270,8 +274,21 @@ def _fold(node: Node, network: Network) -> Sequence[Array] | None:
     ]
     if sum(sizes) > read + NETWORK_GROWTH_BYTES:
         return None
-    found = evaluate([node.proto], {x: constants[x] for x in node.reads}, node.outputs, network)
+    given = {x: constants[x] for x in node.reads}
+    found = evaluate([node.proto], given, node.outputs, network)
+    _check_overflow(node, given, found)
     return found if all(isinstance(one, np.ndarray) for one in found) else None
+
+
+def _check_overflow(node: Node, given: Mapping[str, Array], found: Sequence[Array]) -> None:
+    """Raise `ModelError` if extents that are computed do not fit in 64 bits."""
+    arrays = [given[name] for name in node.reads]
+    if node.kind not in _EXACT or any(one.dtype != np.int64 for one in arrays):
+        return
+    if all(one.size <= NETWORK_MOST_EXTENTS for one in arrays):
+        right = _EXACT[node.kind](*(one.astype(object) for one in arrays))
+        if np.any(right != found[0]):
+            raise ModelError(f"the model is damaged: an overflow of 64 bits in {node}")
 
 
 def evaluate(

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from threading import Lock
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +15,8 @@ from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
 from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.machine.model import Machine
-from tilesolve.networks.build import Builder, Program
-from tilesolve.networks.chains import OtherConvolution, join_chains
+from tilesolve.networks.build import Program
+from tilesolve.networks.chains import OtherConvolution
 from tilesolve.networks.files import (
     dimensions_of,
     dtypes_of,
@@ -28,19 +24,10 @@ from tilesolve.networks.files import (
     format_shape,
     read_model,
 )
-from tilesolve.networks.graph import read_network
-from tilesolve.networks.patterns import join_patterns, split_moves
-from tilesolve.networks.places import Place, new_arena
+from tilesolve.networks.pictures import draw_program
+from tilesolve.networks.ready import Ready
 from tilesolve.networks.report import write_report
-from tilesolve.networks.winograd import WinogradChoice
-from tilesolve.networks.works import (
-    DepthwiseWork,
-    EvaluatorWork,
-    Held,
-    LayerWork,
-    Step,
-    WinogradWork,
-)
+from tilesolve.networks.works import DepthwiseWork, LayerWork, WinogradWork
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import write_html_report
@@ -49,108 +36,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Bound:
-    """A program with its arena: what one call after another runs."""
-
-    lock: Lock
-    inputs: dict[str, Array]
-    steps: list[Step]
-    outputs: dict[str, Array | None]
-
-    @classmethod
-    def of(cls, program: Program) -> _Bound:
-        """Return a program in memory of its own."""
-        begins, size = program.blocks.arrange()
-        arena = new_arena(size)
-
-        def locate(place: Place) -> Array:
-            return place.array(arena, begins[place.block])
-
-        return cls(
-            Lock(),
-            {name: locate(place) for name, place in program.inputs.items()},
-            [work.bind(locate) for work in program.works],
-            {
-                name: locate(end) if isinstance(end, Place) else end
-                for name, end in program.outputs.items()
-            },
-        )
-
-    def measure(self, given: Mapping[str, Array], rounds: int) -> list[float]:
-        """Return the median seconds of each work while the whole program runs."""
-        seconds = np.empty((rounds, len(self.steps)))
-        with self.lock:
-            for row in seconds:
-                held: Held = {}
-                self._read(given)
-                for at, step in enumerate(self.steps):
-                    begin = perf_counter()
-                    step(held)
-                    row[at] = perf_counter() - begin
-        return [float(one) for one in np.median(seconds, axis=0)]
-
-    def _read(self, given: Mapping[str, Array]) -> None:
-        for name, array in self.inputs.items():
-            np.copyto(array, given[name])
-
-    def run(self, given: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the outputs: arrays that later calls do not write to."""
-        with self.lock:
-            held: Held = {}
-            self._read(given)
-            for step in self.steps:
-                step(held)
-            return {
-                name: np.array(held[name] if found is None else found, order="C")
-                for name, found in self.outputs.items()
-            }
-
-
 Dims = tuple[int | str, ...] | None
 Shapes = tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ready:
-    """What runs for inputs of some shapes."""
-
-    program: Program
-    bound: _Bound
-    others: tuple[OtherConvolution, ...]
-
-    @classmethod
-    def of(
-        cls,
-        model: ModelProto,
-        machine: Machine | str | None,
-        threads: int | None,
-        *,
-        winograd: bool,
-    ) -> _Ready:
-        """Plan a model whose shapes are known."""
-        network = read_network(model)
-        join_patterns(network)
-        split_moves(network)
-        _, others = join_chains(network)
-        choice = WinogradChoice(machine, threads) if winograd else None
-        program = Builder(network, machine, threads, choice).build()
-        for node in (node for work in program.works for node in work.nodes):
-            node.proto = None
-        _warn_of_slow(program)
-        return cls(program, _Bound.of(program), tuple(others))
-
-
-def _warn_of_slow(program: Program) -> None:
-    """Name the operators that nothing of ours computes."""
-    left = [work for work in program.works if isinstance(work, EvaluatorWork) and not work.is_ours]
-    if left:
-        kinds = ", ".join(sorted({work.nodes[0].kind for work in left}))
-        warnings.warn(
-            f"{len(left)} of {len(program.works)} works run in ONNX's reference, which is slow: "
-            f"{kinds}; print(model) says why",
-            stacklevel=5,
-        )
 
 
 class Model:
@@ -188,8 +75,8 @@ class Model:
         }
         self._machine, self._threads, self._winograd = machine, threads, winograd
         self._model: ModelProto | None = model
-        self._kept: dict[Shapes, _Ready] = {}
-        self._recent: _Ready | None = None
+        self._kept: dict[Shapes, Ready] = {}
+        self._recent: Ready | None = None
         if all(_is_known(dims) for dims, _ in self.inputs.values()):
             self.prepare({name: dims for name, (dims, _) in self.inputs.items()})
             self._model = None  # its arrays are packed
@@ -212,7 +99,7 @@ class Model:
             if not all(_is_known(dims) for dims, _ in self.inputs.values()):
                 model = fix_shapes(model, shapes)
             options = self._machine, self._threads
-            found = _Ready.of(model, *options, winograd=self._winograd)
+            found = Ready.of(model, *options, winograd=self._winograd)
         self._kept[key] = self._recent = found
         while len(self._kept) > NETWORK_KEPT_PROGRAMS:
             del self._kept[next(iter(self._kept))]
@@ -269,7 +156,21 @@ class Model:
         arrays = self._read_inputs(inputs)
         return self._ready(arrays).bound.measure(arrays, rounds)
 
-    def _ready(self, arrays: Mapping[str, Array]) -> _Ready:
+    def measure_alone(
+        self,
+        inputs: Mapping[str, npt.ArrayLike] | npt.ArrayLike,
+        rounds: int = 10,
+        before: Callable[[], object] = lambda: None,
+    ) -> list[float]:
+        """Return the median seconds of each work of `program`, each run again and again.
+
+        `before` is called before each run, which the time does not include. Models of which a part
+        runs in ONNX's reference on arrays of unknown shapes have no such times.
+        """
+        arrays = self._read_inputs(inputs)
+        return self._ready(arrays).bound.measure_alone(arrays, rounds, before)
+
+    def _ready(self, arrays: Mapping[str, Array]) -> Ready:
         """Return what runs for some inputs, which is planned if need be."""
         found = self._kept.get(tuple(arrays[name].shape for name in self.inputs))
         if found is None or found is not self._recent:
@@ -348,6 +249,24 @@ class Model:
         lines = write_report(self.program, measured)
         return "\n".join([self.count, *lines, *map(str, self.others)])
 
+    def plot(self, path: str | PathLike[str], measured: Sequence[float] | None = None) -> None:
+        """Draw what runs: a box for each work, in the colour of its time, and what reads what.
+
+        Parameters
+        ----------
+        path
+            The picture; the ending of its name says the format.
+        measured
+            Seconds of each work, as `measure` returns them; if None, what is predicted.
+
+        Raises
+        ------
+        PictureError, FileAccessError
+            If it cannot be drawn, or not be written.
+        """
+        told = "predicted" if measured is None else "measured"
+        draw_program(self.program, f"{self.count}; {told} times", path, measured)
+
     def _repr_html_(self) -> str:
         return write_html_report(str(self))
 
@@ -419,8 +338,7 @@ def load(
         If it has no inputs of such shapes.
     """
     shared = None if threads is None else check_threads(threads)
-    if machine is not None:
-        machine = Machine.load(machine)
+    machine = Machine.load(machine)  # once for all works
     if shapes is not None:
         shapes = _read_shapes(shapes)
     fewer = read_flag(winograd, "winograd", ModelError)

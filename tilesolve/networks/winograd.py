@@ -9,9 +9,8 @@ may become NaN as a whole. See docs/decisions/077.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import product
 from math import prod
 
@@ -32,17 +31,13 @@ from tilesolve.model.starts import charge_sources, start_arrays
 from tilesolve.nests.joined import join_statements
 from tilesolve.nests.plan import NestPlan
 from tilesolve.networks.chains import Chain
+from tilesolve.networks.winograd_calls import Calls, LayerCall, NestCall, ProductCall
 from tilesolve.networks.winograd_stages import OUT, TILE, enter_tiles, leave_tiles
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.pipelines.front import pipeline
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
-from tilesolve.running.repeat_call import Argument
-from tilesolve.system.workers import run_together
-
-Step = Callable[[], object]
-"""Computes a part of a layer."""
 
 Shape = tuple[int, ...]
 
@@ -150,8 +145,10 @@ class _Leave:
     pixels: tuple[int, int]
     plan: NestPlan
 
-    def bind(self, products: Array, bias: Array | None, residual: Array | None, out: Array) -> Step:
-        """Return what computes them."""
+    def call(
+        self, products: Array, bias: Array | None, residual: Array | None, out: Array
+    ) -> NestCall:
+        """Return the call that computes them."""
         (y, rows), (x, columns) = self.tiles
         given = [products[:, :, y : y + rows, x : x + columns]]
         low = (slice(None), slice(OUT * y, None), slice(OUT * x, None))
@@ -160,7 +157,7 @@ class _Leave:
         given += [] if residual is None else [residual[low][:, :high, :wide]]
         part = out[low][:, :high, :wide]
         outs = tuple(part[:, i::OUT, j::OUT] for i, j in product(*map(range, self.pixels)))
-        return self.plan.bind(*given, out=outs if len(outs) > 1 else outs[0])
+        return NestCall(self.plan, given, outs if len(outs) > 1 else outs[0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -264,7 +261,7 @@ class WinogradPlan:
         lines = (-(-tiles * extent // line) for extent in (layer.channels, layer.filters))
         return images, *self.side * tuple((TILE**2, line * (count | 1)) for count in lines)
 
-    def bind(
+    def calls(
         self,
         x: Array,
         weights: Prepared,
@@ -272,8 +269,8 @@ class WinogradPlan:
         residual: Array | None,
         out: Array,
         kept: Sequence[Array],
-    ) -> list[Step]:
-        """Return what computes the layer for arrays that stay where they are, one after another.
+    ) -> Calls:
+        """Return the calls that compute the layer for arrays that stay where they are.
 
         Parameters
         ----------
@@ -283,9 +280,9 @@ class WinogradPlan:
             Arrays of `shapes`.
         """
         images, *matrices = kept
-        found = [self.pad.bind(x, out=images)] if self.pad else []
+        found = [NestCall(self.pad, [x], images)] if self.pad else []
         source = images if self.pad else x
-        lanes: list[list[Step]] = [[] for _ in range(self.side)]
+        lanes: list[list[LayerCall]] = [[] for _ in range(self.side)]
         for at, (first, row) in enumerate(self.bands):
             lane = at % self.side
             mine = slice(first, first + self.band[0])
@@ -301,22 +298,14 @@ class WinogradPlan:
             part = source[mine, low : OUT * (row + self.band[1]) + TILE - OUT]
             added = None if residual is None else residual[mine, low:high]
             lanes[lane] += [
-                self.enter.bind(part, out=tuple(numbers)),
-                _bind_product(self.product, _flatten(numbers), weights, _flatten(sums)),
+                NestCall(self.enter, [part], tuple(numbers)),
+                ProductCall(self.product, _flatten(numbers), weights, _flatten(sums)),
                 *(
-                    one.bind(sums, bias, added, out[mine, low:high])
+                    one.call(sums, bias, added, out[mine, low:high])
                     for one in self.leaves[high - low]
                 ),
             ]
-        if self.side == 1:
-            return [*found, *lanes[0]]
-        jobs = [partial(_run_steps, lane) for lane in lanes]
-        return [*found, partial(run_together, jobs)]
-
-
-def _run_steps(steps: Sequence[Step]) -> None:
-    for step in steps:
-        step()
+        return Calls(found, lanes)
 
 
 def _cut_rows(kept: Array, shape: Shape) -> Array:
@@ -349,15 +338,6 @@ def _ends(extent: int) -> Iterator[tuple[int, int, int]]:
         yield 0, whole, OUT
     if left:
         yield whole, 1, left
-
-
-def _bind_product(found: Plan, first: Array, weights: Prepared, out: Array) -> Step:
-    """Return what multiplies arrays that stay where they are."""
-    found(first, weights, out)
-    recent = found.executor.recall(Argument(out, out), Argument(first, first), weights, ())
-    if recent is None:
-        return lambda: found(first, weights, out)
-    return lambda: recent.run(out, 1.0, 0.0, first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from tilesolve.convolutions.layer import ConvLayer
+from tilesolve.nests.task_writer import TaskWriter
 from tilesolve.networks.chains import Chain
 from tilesolve.networks.graph import Evaluator, Node
 from tilesolve.networks.operators import OPERATORS
 from tilesolve.networks.places import Blocks, Place, inverse
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.networks.winograd import WinogradPlan
+from tilesolve.networks.winograd_calls import Calls
 from tilesolve.networks.winograd_stages import transform_filters
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.pipelines.front import PipelineFunction
@@ -163,18 +165,25 @@ class WinogradWork:
         """All places that it uses."""
         return [self.x, self.out, *([self.residual] if self.residual else []), *self.kept]
 
-    def bind(self, locate: Locate) -> Step:
-        """Return what computes it."""
+    def _calls(self, locate: Locate) -> Calls:
         residual = None if self.residual is None else locate(self.residual)
         kept = [locate(one) for one in self.kept]
         x, out = locate(self.x), locate(self.out)
-        steps = self.plan.bind(x, self.weights, self.bias, residual, out, kept)
+        return self.plan.calls(x, self.weights, self.bias, residual, out, kept)
+
+    def bind(self, locate: Locate) -> Step:
+        """Return what computes it."""
+        steps = self._calls(locate).bind()
 
         def run(held: Held) -> None:
             for step in steps:
                 step()
 
         return run
+
+    def write(self, tasks: TaskWriter, locate: Locate) -> bool:
+        """Write it down; return whether that can be done."""
+        return self._calls(locate).write(tasks)
 
     @property
     def seconds(self) -> float | None:

@@ -21,6 +21,7 @@ from tilesolve.nests.arguments import NestDtype, Region, Statement
 from tilesolve.nests.calls import Array
 from tilesolve.nests.plan import keep_plan
 from tilesolve.nests.request import NestMode, NestRequest
+from tilesolve.nests.task_writer import TaskWriter
 from tilesolve.pipelines.plan import PipelinePlan
 from tilesolve.pipelines.stages import leave_borders, make_computation
 from tilesolve.pipelines.statements import read_statements
@@ -186,6 +187,24 @@ class PipelineFunction:
         outs = tuple(one for one in targets if one is not None)
         held = [arrays[name] for name in planned.plan.inputs]
         return planned.plan.bind(*held, out=outs if len(outs) > 1 else outs[0])
+
+    def write_call(self, tasks: TaskWriter, given: Sequence[Array], outs: Sequence[Array]) -> bool:
+        """Write down a call on arrays that stay where they are; return whether that can be done.
+
+        It cannot where results are copied after the plan has run, or the plan takes numbers.
+        """
+        found, arrays = self._trace(given, {})
+        planned = found.planned()
+        names = [one.name for one in planned.results]
+        alone = len(set(names)) == len(names) == len(outs)
+        if not alone or any(one.argument or not one.shape for one in planned.results):
+            return False
+        if planned.plan.params:
+            return False
+        inputs = [arrays[name] for name in planned.plan.inputs]
+        target = outs[0] if len(outs) == 1 else tuple(outs)
+        planned.plan.executor.write_call(tasks, inputs, target)
+        return True
 
     def _trace(
         self, given: Sequence[Any], named: Mapping[str, Any]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from tilesolve.constants.policy import PARTIAL_OUTPUTS_SHARE
+from tilesolve.constants.policy import DIVIDED_EXTENT, PARTIAL_OUTPUTS_SHARE
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.half_precision import is_half
@@ -322,7 +322,8 @@ def divisible_sums(problem: Problem, threads: int) -> tuple[str, ...]:
     """Return the sums that threads may divide: none if partial outputs would be large.
 
     None of halves either: their partial outputs would be rounded before they are added. And none
-    where values are not added up.
+    where values are not added up, nor of layers of which a letter of C can be divided: what
+    follows them would be a pass of its own, over outputs that new memory is needed for.
 
     Examples
     --------
@@ -332,6 +333,9 @@ def divisible_sums(problem: Problem, threads: int) -> tuple[str, ...]:
     ()
     """
     output, *operands = problem.bytes
+    longest = max((problem.sizes[i] for i in problem.spec.output.letters), default=0)
+    if problem.constant and longest >= DIVIDED_EXTENT * threads:
+        return ()
     added = not is_half(problem.dtype) and (problem.pairing is None or problem.pairing.adds)
     if not added or (threads - 1) * output > PARTIAL_OUTPUTS_SHARE * sum(operands):
         return ()

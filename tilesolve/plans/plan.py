@@ -204,6 +204,10 @@ class Plan(SolutionFigures["Executor"]):
         """
         return self.executor.prepare(operand, array)
 
+    def hold(self, array: npt.ArrayLike, operand: str = "B") -> Prepared:
+        """Return an operand that is packed as soon as a call needs it, else as `prepare` does."""
+        return self.executor.hold(operand, array)
+
     def __repr__(self) -> str:
         return (
             f"<Plan {self.problem.spec} {self.problem.dtype}: {self.flops / 1e9:.1f} GFLOP/s "

@@ -113,6 +113,14 @@ class Layout:
                 one.use_in(task)
         return cls(shape, dtype, tasks, addition)
 
+    def another(self, prepared: Sequence[Prepared]) -> Self:
+        """Return the same for other prepared operands."""
+        tasks = [task.another() for task in self.tasks]
+        for one in prepared:
+            for task in tasks:
+                one.use_in(task)
+        return replace(self, tasks=tasks, recent=None)
+
     def run_tasks(
         self,
         arrays: Sequence[Array],
@@ -237,17 +245,29 @@ class Executor:
             layout.tasks[0], out, (first, Argument(second.array)), others, kept=(second,)
         )
 
+    def list_tasks(
+        self, out: Array, first: Array, second: Prepared, others: Sequence[Array]
+    ) -> list[Task] | None:
+        """Return what threads do in a call; None if that is not all, or sums lie elsewhere."""
+        layout = self._layout(first, second.array, out, (second,), tuple(others))
+        if layout.addition is not None or any(one.schedule.block for one in layout.tasks):
+            return None
+        return layout.tasks
+
     def prepare(self, operand: str, array: npt.ArrayLike) -> Prepared:
         """Return an operand with the micro-panels that calls with arrays in C order read."""
-        found = Prepared.of(self.solution, operand, array)
-        problem = self.solution.problem
-        _check_count(problem)
+        found, problem = self.hold(operand, array), self.solution.problem
         dtype = array_dtype(problem.dtype)
         given = [np.empty(shape, dtype) for shape in problem.shapes[1:]]
         given[found.operand] = found.array
         others = tuple(np.empty(shape, dtype) for shape in self.shapes)
         self._layout(given[0], given[1], None, (found,), others)
         return found
+
+    def hold(self, operand: str, array: npt.ArrayLike) -> Prepared:
+        """Return an operand that is packed for the first call that takes it."""
+        _check_count(self.solution.problem)
+        return Prepared.of(self.solution, operand, array)
 
     def _find_prepared(self, *operands: npt.ArrayLike | Prepared) -> tuple[Prepared, ...]:
         """Return those of the operands that were prepared, after a look whether it was for here."""
@@ -310,23 +330,29 @@ class Executor:
         others: tuple[Array, ...] = (),
     ) -> Layout:
         """Return what is done for arrays like these."""
-        key: tuple[Any, ...]
-        key = (first.shape, first.strides, first.dtype, second.shape, second.strides, second.dtype)
-        key += (*prepared, *(array.strides for array in others))
+        like: tuple[Any, ...]
+        like = (first.shape, first.strides, first.dtype, second.shape, second.strides, second.dtype)
+        like += tuple(array.strides for array in others)
         if out is not None:
             if not out.flags.writeable:
                 check_writable(out, _name_of_output(self.solution.problem))
-            key += (out.shape, out.strides, out.dtype)
+            like += (out.shape, out.strides, out.dtype)
+        key = like, prepared
         layout = self.layouts.get(key)
         if layout is None:
-            layout = self._keep(
-                key,
-                Layout.of(self.solution, first, second, out, prepared=prepared, operands=others),
-            )
+            ready = [one.operand for one in prepared]
+            known = list(self.layouts.copy().items()) if prepared else []
+            for (arrays, other), one in known:  # of other weights: all but these is the same
+                if arrays == like and [x.operand for x in other] == ready:
+                    layout = one.another(prepared)
+            if layout is None:
+                given = self.solution, first, second, out
+                layout = Layout.of(*given, prepared=prepared, operands=others)
+            self._keep(key, layout)
         layout.used = next(_CALLS)
         return layout
 
-    def _keep(self, key: tuple[Any, ...], layout: Layout) -> Layout:
+    def _keep(self, key: tuple[Any, ...], layout: Layout) -> None:
         """Remember a layout; forget those not used for longest where the others are too large."""
         others = sorted(self.layouts.copy().items(), key=lambda pair: pair[1].used)
         kept = sum(other.nbytes for _, other in others)
@@ -336,7 +362,6 @@ class Executor:
             self.layouts.pop(old, None)  # another thread may have forgotten it
             kept -= other.nbytes
         self.layouts[key] = layout
-        return layout
 
 
 def trace_calls(solution: Solution) -> list[Visit]:

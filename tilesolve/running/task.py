@@ -175,6 +175,12 @@ class Task:
             sums_at,
         )
 
+    def another(self) -> Task:
+        """Return the same task, which may read other prepared copies."""
+        state, words = self.state.copy(), self.words.copy()
+        words[call_fields.STATE] = state.ctypes.data
+        return replace(self, state=state, words=words)
+
     def prepare(self, side: int, address: int, copy: Bytes) -> None:
         """Make the prepared copy of an operand whose array is at an address."""
         pack_boxes(self.words.ctypes.data, side, address, copy.ctypes.data)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from tilesolve.contractions.errors import SettingError
-from tilesolve.system.files import read_setting, remove_leftovers
+from tilesolve.system.files import list_entries, read_setting, remove_leftovers
 from tilesolve.system.units import parse_size
 
 DEFAULT_LIMIT_BYTES = 512 * 1024**2
@@ -22,10 +23,12 @@ KEPT = {"plans": "*.json", "code": "*.o", "functions": "*.o"}
 """Folders of what is kept, and the files in each that count and may go."""
 
 UNSEEN_SHARE = 1 / 64
-"""Share of the limit that a process may write until it looks at the folders again."""
+"""Share of the limit that processes may write until one of them looks at the folders again."""
 
-_unseen: dict[Path, int] = {}
-"""Bytes that this process wrote into a folder since it last looked at all of it."""
+JOURNAL = "written"
+"""File beside the folders: the size of each file that was written since somebody looked at all."""
+
+_SIZE = struct.Struct("<q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,12 @@ def cache_limit() -> int:
 
 def list_kept(root: Path, name: str) -> list[KeptFile]:
     """Return the files of one of the folders of what is kept; a folder that is missing has none."""
-    found = []
-    for path in (root / name).glob(KEPT[name]):
-        with contextlib.suppress(OSError):  # another process has removed it
-            status = path.stat()
-            found.append(KeptFile(status.st_mtime_ns, path, status.st_size))
+    found, ending = [], KEPT[name].removeprefix("*")
+    for entry in list_entries(root / name):
+        if entry.name.endswith(ending):
+            with contextlib.suppress(OSError):  # another process has removed it
+                status = entry.stat()
+                found.append(KeptFile(status.st_mtime_ns, Path(entry.path), status.st_size))
     return found
 
 
@@ -83,9 +87,9 @@ def note_use(path: Path) -> None:
 def bound_cache(written: Path) -> None:
     """Remove the files that were not used for longest, if a new one makes them too many.
 
-    All folders beside that of the file count; files that killed writers left there are removed. A
-    process looks at them when it has written its first file, and then whenever it has written so
-    much that it may matter.
+    All folders beside that of the file count; files that killed writers left there are removed, and
+    old locks. Somebody looks at them when nobody has yet, and then whenever all processes together
+    have written so much that it may matter: there may be many thousands.
 
     Raises
     ------
@@ -95,15 +99,15 @@ def bound_cache(written: Path) -> None:
     root, limit = written.parent.parent, cache_limit()
     slack = int(limit * UNSEEN_SHARE)
     try:
-        size = written.stat().st_size
+        unseen = _note_written(root / JOURNAL, written.stat().st_size)
     except OSError:
-        return  # another process has removed it
-    _unseen[root] = _unseen.get(root, slack) + size
-    if _unseen[root] <= slack:
+        return  # another process has removed it, or nobody may write
+    if unseen is not None and unseen <= slack:
         return
-    _unseen[root] = 0
+    with contextlib.suppress(OSError):
+        os.truncate(root / JOURNAL, 0)
     for name in KEPT:
-        remove_leftovers(root / name)
+        remove_leftovers(root / name, locks=True)
     files = [file for name in KEPT for file in list_kept(root, name)]
     total = sum(file.size for file in files)
     if total <= limit:
@@ -114,3 +118,14 @@ def bound_cache(written: Path) -> None:
         with contextlib.suppress(OSError):  # another process has removed it
             file.path.unlink()
         total -= file.size
+
+
+def _note_written(journal: Path, size: int) -> int | None:
+    """Note that a file was written; return the bytes since somebody looked; None if nobody has."""
+    is_new = not journal.exists()
+    with journal.open("ab+") as file:
+        file.write(_SIZE.pack(size))
+        file.seek(0)
+        content = file.read()
+    whole = content[: len(content) // _SIZE.size * _SIZE.size]
+    return None if is_new else sum(size for (size,) in _SIZE.iter_unpack(whole))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sys
 import tempfile
@@ -44,6 +45,8 @@ POLL_SECONDS = 0.02
 
 LEFTOVER_SECONDS = 3600.0
 """Age from which a temporary file is what a writer left that was killed."""
+
+_LEFTOVER = re.compile(r"\..*\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
 _warned: set[str] = set()
 
@@ -267,12 +270,26 @@ def write_atomically(
         raise FileAccessError(f"cannot write {Path(path)}: {describe_error(error)}") from error
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that killed writers left in a folder of tilesolve's own."""
-    for path in folder.glob(f".*.{'[0-9a-f]' * 8}.tmp"):
-        with suppress(OSError):  # its writer has removed it, or nobody may
-            if time.time() - path.stat().st_mtime > LEFTOVER_SECONDS:
-                path.unlink()
+def list_entries(folder: Path) -> list[os.DirEntry[str]]:
+    """Return what is in a folder; one that is missing has nothing."""
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+def remove_leftovers(folder: Path, *, locks: bool = False) -> None:
+    """Remove the temporary files that killed writers left in a folder of tilesolve's own.
+
+    `locks` says whether to remove old locks, too: where files are written as a whole, two processes
+    that lock different files of one name do no harm.
+    """
+    for entry in list_entries(folder):
+        if _LEFTOVER.fullmatch(entry.name) or (locks and entry.name.endswith(".lock")):
+            with suppress(OSError):  # its writer has removed it, or nobody may
+                if time.time() - entry.stat().st_mtime > LEFTOVER_SECONDS:
+                    Path(entry.path).unlink()
 
 
 def remove_files(folder: Path, pattern: str) -> int:

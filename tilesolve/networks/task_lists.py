@@ -1,0 +1,276 @@
+"""Works as one task list: threads run all of them in one call, with no Python in between."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tilesolve.constants.policy import LONG_SECONDS, NETWORK_SHARED_SECONDS
+from tilesolve.kernels.runtime import task_fields as fields
+from tilesolve.kernels.runtime.compiled import address
+from tilesolve.kernels.runtime.task_list import run_stages
+from tilesolve.nests.running import NestLayout, round_up, view_located
+from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
+from tilesolve.networks.works import (
+    BorderWork,
+    DepthwiseWork,
+    Held,
+    LayerWork,
+    Locate,
+    PipelineWork,
+    Step,
+    WinogradWork,
+    Work,
+)
+from tilesolve.packing.buffers import allocate, workspace
+from tilesolve.packing.memory_overlap import Array
+from tilesolve.packing.offsets import Integers
+from tilesolve.packing.sizes import WORD_BYTES
+from tilesolve.system.cancellation import stop_address
+from tilesolve.system.workers import run_together
+
+_LIBRARY = ctypes.CDLL(None)
+
+_NANOSECONDS = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What runs without Python: stages from one to another; or what Python does instead."""
+
+    first: int
+    last: int
+    seconds: float
+    step: Step | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskProgram:
+    """Works that are written down for arrays that stay where they are.
+
+    Parameters
+    ----------
+    layout
+        All instructions.
+    table
+        A row of `task_fields` for each stage.
+    marks
+        Which tasks of them are taken, and how many are done.
+    times
+        When a run began, and when each of its stages ended, if that is wanted.
+    team
+        What threads share, see `task_fields`.
+    shared
+        The arrays between statements.
+    threads
+        How many run them.
+    by_work
+        What each work runs.
+    runs
+        What all of them run.
+    """
+
+    layout: NestLayout
+    table: Integers
+    marks: Integers
+    times: Integers
+    team: Integers
+    shared: Array
+    threads: int
+    by_work: list[list[Run]]
+    runs: list[Run]
+
+    @classmethod
+    def of(cls, works: Sequence[Work], locate: Locate, threads: int) -> TaskProgram:
+        """Write works down, given where their arrays lie."""
+        tasks, ends, shared_bytes = TaskWriter(), [0], 1
+        for work in works:
+            tasks.alone = (work.seconds or 0.0) < NETWORK_SHARED_SECONDS
+            _write(tasks, work, locate)
+            ends.append(len(tasks.stages))
+            shared_bytes = max(shared_bytes, tasks.shared_bytes)
+            tasks.shared_bytes = 0  # works follow each other, and share it
+        address(run_stages)  # what is compiled, is so before the first call
+        layout = NestLayout.of(tasks, (), merge=False)
+        shared = allocate(shared_bytes)
+        table, marks = _tabulate(layout)
+        times = np.zeros((len(table) + 1, fields.TIME_WORDS), np.int64)
+        team = np.zeros(fields.TEAM_WORDS, np.int64)
+        team[fields.TEAM_YIELD] = _address(_LIBRARY.sched_yield)
+        team[fields.TEAM_CLOCK] = _address(_LIBRARY.clock_gettime)
+        view = partial(view_located, _slots(shared))
+        by_work = [
+            list(_divide(layout.stages, first, last, work.seconds or 0.0, view))
+            for work, first, last in zip(works, ends, ends[1:], strict=False)
+        ]
+        runs = list(_join([run for one in by_work for run in one]))
+        return cls(layout, table, marks, times, team, shared, threads, by_work, runs)
+
+    def run(self, runs: Sequence[Run], held: Held) -> None:
+        """Run what was written, in order."""
+        for one in runs:
+            if one.step is not None:
+                one.step(held)
+            else:
+                self._run_stages(one)
+
+    def measure(self, runs: Sequence[Run], held: Held) -> Iterator[tuple[int, float]]:
+        """Run what was written; yield the seconds of each stage, with its number."""
+        for one in runs:
+            begin = perf_counter()
+            if one.step is not None:
+                one.step(held)
+                yield one.first, perf_counter() - begin
+                continue
+            self.team[fields.TEAM_TIMES] = self.times.ctypes.data
+            try:
+                self._run_stages(one)
+            finally:
+                self.team[fields.TEAM_TIMES] = 0
+            seconds, parts = self.times[: one.last - one.first + 1].T
+            taken = np.diff(seconds) + np.diff(parts) / _NANOSECONDS
+            yield from zip(range(one.first, one.last), taken.tolist(), strict=True)
+
+    def _run_stages(self, run: Run) -> None:
+        """Run stages by all threads."""
+        self.marks.fill(0)
+        widest = int(self.table[run.first : run.last, fields.STAGE_COUNT].max())
+        count = min(self.threads, widest)
+        self.team[fields.TEAM_SIZE], self.team[fields.TEAM_BROKEN] = count, 0
+        jobs = [partial(self._run_part, run, own) for own in range(count)]
+        run_together(jobs, long=run.seconds >= LONG_SECONDS)
+
+    def _run_part(self, run: Run, own: int) -> None:
+        """Run stages as one of the threads."""
+        tasks, slots = self.layout.tasks, _slots(self.shared)
+        scratch = round_up(tasks.own_bytes)
+        memory = workspace(scratch + tasks.scratch_bytes)
+        slots[fields.OWN], slots[fields.SCRATCH] = memory.address, memory.address + scratch
+        slots[fields.STOP] = stop_address()
+        failed = run_stages(
+            self.table[run.first :].ctypes.data,
+            run.last - run.first,
+            *(own, self.team.ctypes.data, slots.ctypes.data),
+        )
+        if failed:
+            number, position = slots[fields.FAILED : fields.FAILED + 2].tolist()
+            raise self.layout.program_at(failed).find_error(number, position)
+
+
+def _address(function: Any) -> int:
+    """Return where a function of C is."""
+    found = ctypes.cast(function, ctypes.c_void_p).value
+    assert found is not None
+    return found
+
+
+def _slots(shared: Array) -> Integers:
+    slots = np.zeros(fields.GIVEN, np.int64)
+    slots[fields.SHARED] = shared.ctypes.data
+    return slots
+
+
+def _tabulate(layout: NestLayout) -> tuple[Integers, Integers]:
+    """Return what threads know of each stage, and the marks that they leave there."""
+    count, tasks = len(layout.stages), len(layout.begins) - 1
+    marks = np.zeros(tasks + count, np.int64)
+    table = np.zeros((count, fields.STAGE_WORDS), np.int64)
+    for at, (row, stage) in enumerate(zip(table, layout.stages, strict=True)):
+        row[fields.STAGE_TASKS] = layout.address + WORD_BYTES * stage.first
+        row[fields.STAGE_COUNT] = stage.last - stage.first
+        row[fields.STAGE_TAKEN] = marks[stage.first :].ctypes.data
+        row[fields.STAGE_DONE] = marks[tasks + at :].ctypes.data
+    return table, marks
+
+
+def _divide(
+    stages: Sequence[TaskStage],
+    first: int,
+    last: int,
+    seconds: float,
+    view: Callable[[Located], Array],
+) -> Iterator[Run]:
+    """Yield what some stages are, those without Python together."""
+    at = first
+    for is_python, group in groupby(stages[first:last], lambda one: one.job is not None):
+        several = list(group)
+        if is_python:
+            for job in (one.job for one in several):
+                assert job is not None
+                yield Run(at, at + 1, 0.0, partial(job, view))
+                at += 1
+        else:
+            yield Run(at, at + len(several), seconds)
+            at += len(several)
+
+
+def _join(runs: Sequence[Run]) -> Iterator[Run]:
+    """Yield runs, those behind each other that need no Python as one."""
+    for is_python, group in groupby(runs, lambda one: one.step is not None):
+        several = list(group)
+        if is_python:
+            yield from several
+        else:
+            yield Run(several[0].first, several[-1].last, sum(one.seconds for one in several))
+
+
+def _write(tasks: TaskWriter, work: Work, locate: Locate) -> None:
+    """Write a work: as tasks, or as what Python does."""
+    written = False
+    if isinstance(work, LayerWork):
+        written = _write_layer(tasks, work, locate)
+    elif isinstance(work, WinogradWork):
+        written = work.write(tasks, locate)
+    elif isinstance(work, DepthwiseWork):
+        x, out, *residual = (work.split(locate(one)) for one in work.places)
+        written = work.function.write_call(tasks, (x, *work.weights, *residual), (out,))
+    elif isinstance(work, PipelineWork):
+        given, outs = (
+            [locate(one).transpose(one.order) for one in places]
+            for places in (work.inputs, work.outputs)
+        )
+        written = work.function.write_call(tasks, given, outs)
+    elif isinstance(work, BorderWork):
+        written = _write_border(tasks, work, locate)
+    if not written:
+        step = work.bind(locate)
+        tasks.write_job(lambda _, held: step(held))  # type: ignore[arg-type]
+
+
+def _write_layer(tasks: TaskWriter, work: LayerWork, locate: Locate) -> bool:
+    """Write the tasks of a layer, if it has such."""
+    residual = None if work.residual is None else locate(work.residual)
+    found = work.layer.lay_out(locate(work.x), locate(work.out), residual)
+    if found is None:
+        return False
+    tasks.kept.append(found)
+    tasks.write_product(found.tasks, found.tensors, found.operands, found.beta)
+    return True
+
+
+def _write_border(tasks: TaskWriter, work: BorderWork, locate: Locate) -> bool:
+    """Write zeros around images, run by run, if these are whole words."""
+    whole = locate(work.place).transpose(work.place.order)
+    inner = (slice(low, -high or None) for low, high in work.ends)
+    is_border = np.ones(work.place.shape, np.bool_)
+    is_border[tuple(inner)] = False
+    row = np.concatenate([[False], is_border.transpose(work.place.order).ravel(), [False]])
+    begins, ends = np.flatnonzero(np.diff(row.astype(np.int8))).reshape(-1, 2).T * whole.itemsize
+    words = np.concatenate([begins, ends])
+    if not whole.flags.c_contiguous or (words % WORD_BYTES).any():
+        return False
+    base = whole.ctypes.data
+
+    def clear() -> None:
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            tasks.clear(Located.rows((fields.ZERO, base + begin), (end - begin,), np.dtype("u1")))
+
+    tasks.write_stage([clear])
+    return True
