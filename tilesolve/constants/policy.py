@@ -245,7 +245,7 @@ NEST_LOOPS_GAIN = 1.05
 plans cost is measured."""
 
 NEST_OPERATIONS = {
-    **{"true_divide": 12, "sqrt": 26, "hypot": 50},
+    **{"true_divide": 12, "divide_by_number": 6, "pick_bytes": 10, "sqrt": 26, "hypot": 50},
     **{"exp": 40, "exp2": 35, "tanh": 50, "sigmoid": 60, "silu": 60, "gelu_tanh": 90, "gelu": 230},
     **{"log": 60, "log2": 70, "log10": 70, "log1p": 80},
     **{"sin": 80, "cos": 80, "tan": 100, "arctan2": 80, "power": 500},
@@ -253,10 +253,8 @@ NEST_OPERATIONS = {
 }
 """As how many additions each of these takes, about: measured with float64 in the first cache.
 
-Extremes are those of floating-point numbers, which keep what is no number."""
-
-NEST_CONSTANT_DIVISION = 6
-"""The same of a division by a number whose reciprocal is multiplied by."""
+Extremes are those of floating-point numbers, which keep what is no number. Numbers that are divided
+by have reciprocals to multiply by, and bytes are picked out of a table in registers."""
 
 NEST_WAITING_FACTOR = 2
 """How many times as long a function takes that waits for another one within the same point."""
@@ -265,11 +263,8 @@ START_RAMP = 0.25
 """By what share of a cache more than it holds arrays may take for parts of them to be there still,
 when they are asked for in turn."""
 
-NEST_PICK_OPERATIONS = 10
-"""Operations that pick a vector of bytes out of a table in registers."""
-
-NEST_PICKED_BYTES = 64
-"""Bytes of vectors of CPUs that may have instructions for it."""
+NEST_SPREAD_SHARE = 0.6
+"""Of the time of updates that is left where they go to several tables in turn."""
 
 STAGE_PARTS = 64
 """Parts of a statement between borders that it is cut into, at most."""
@@ -303,6 +298,9 @@ NEST_HELD_VECTORS = 2
 NEST_SHARED_ROWS = (4, 8)
 """Rows of a stencil that may be computed at once, so that what several of them read is loaded once,
 and what they have in common computed once."""
+
+NEST_WRITTEN_PARTS = 1024
+"""Parts of a term, of all rows together, up to which rows are written out: more runs no faster."""
 
 PIPELINE_INLINED_STAGES = 4
 """Stages that may all be computed where the last of them reads them, at most."""

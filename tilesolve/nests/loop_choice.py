@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tilesolve.constants.policy import NEST_ENUMERATED_LETTERS, NEST_SHARED_ROWS
+from tilesolve.constants.policy import NEST_ENUMERATED_LETTERS, NEST_SHARED_ROWS, NEST_WRITTEN_PARTS
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
 from tilesolve.nests.classify import NestClass, is_written_once, tile_class
@@ -184,7 +184,9 @@ def _list_untiled(request: NestRequest, streamed: bool) -> list[LoopTree]:
         return [plain]
     line = request.machine.levels[0].line
     whole = streamed and has_whole_lines(request.computation.output, line)
-    counts = [one for one in NEST_SHARED_ROWS if one <= extents[row]]
+    parts, least = len(stage.term.all), min(NEST_SHARED_ROWS)
+    most = max(min(extents[row], NEST_WRITTEN_PARTS // parts), least)
+    counts = [one for one in NEST_SHARED_ROWS if one <= most]
     rows = [rows_tree(request, row, one, streamed=whole) for one in counts]
     return [plain, *rows] if streamed else rows
 
