@@ -295,15 +295,15 @@ NEST_HELD_ROWS = 6
 NEST_HELD_VECTORS = 2
 """Vectors of each of these rows."""
 
-NEST_SHARED_ROWS = (4, 8)
-"""Rows of a stencil that may be computed at once, so that what several of them read is loaded once,
-and what they have in common computed once."""
+NEST_SHARED_ROWS = 4
+"""Rows of a stencil that are computed at once, so that what several of them read is loaded once."""
 
 NEST_WRITTEN_PARTS = 1024
 """Parts of a term, of all rows together, up to which rows are written out: more runs no faster."""
 
-PIPELINE_INLINED_STAGES = 4
-"""Stages that may all be computed where the last of them reads them, at most."""
+PIPELINE_INLINED_STAGES, PIPELINE_INLINED_ROWS, PIPELINE_INLINED_OPERATIONS = 4, 8, 24
+"""Stages that may all be computed where the last one reads them, at most, its rows at once, and as
+many additions as a point may take: more are computed once, and kept."""
 
 NEST_SUMMED_VECTORS = 2
 """Vectors of a sum's letter from which on a nest's vectors lie along that, where several rows could

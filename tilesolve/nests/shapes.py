@@ -159,7 +159,7 @@ def find_shared_row(request: NestRequest) -> str | None:
         return None
     reads = {read for read in stage.reads if column in read.letters}
     saved = {
-        x: _count_shared(reads, x) for x in stage.output[:-1] if extents[x] >= min(NEST_SHARED_ROWS)
+        x: _count_shared(reads, x) for x in stage.output[:-1] if extents[x] >= NEST_SHARED_ROWS
     }
     best = max(saved, key=lambda x: saved[x], default="")
     return best if saved.get(best) else None
