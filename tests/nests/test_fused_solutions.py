@@ -157,3 +157,18 @@ def test_rings_move_what_is_written_once_and_read_by_rows_together():
     at = names.index("bx")
     assert level.moved[at] == pytest.approx(once * (1 + 6 / 4), rel=0.02)
     assert level.volumes[at] == pytest.approx(once * (2 + 6 / 4), rel=0.02)
+
+
+def test_long_terms_are_not_written_out_for_several_rows():
+    """Their code would be long, and no faster."""
+    taps = " + ".join(f"bx[u,v+{k}]" for k in range(140))
+    text = f"bx[y,x] = I[y,x] + I[y,x+1]\nby[u,v] = {taps}"
+    sizes = {"y": 80, "x": 400, "u": 80, "v": 261}
+    computation = bind_stages(parse_stages(text), sizes, "float32")
+    shared = (over("u", 40), over("u", 4))
+    plan = fuse(computation, Grouping(shared, {"bx": Level(2, 1)}, 4))
+    loops = [one for one in plan.solutions[0].loops.loops if one.kind == "unrolled"]
+    assert len(loops) == 1
+    images = fill(computation, 3)
+    wanted = evaluate(computation, images)
+    np.testing.assert_allclose(plan(*images.values()), wanted, rtol=1e-5)

@@ -33,7 +33,7 @@ def test_a_nest_is_planned_and_explained():
 def test_statements_share_tiles(tmp_path):
     """As those of a pipeline; the picture is of their stages."""
     pytest.importorskip("matplotlib")
-    text = "b[y,x] = A[y,x] + A[y,x+1]; o[v,u] = b[v,u] + b[v+1,u]"
+    text = "b[y,x] = exp(A[y,x] + A[y,x+1]); o[v,u] = b[v,u] + b[v+1,u]"
     sizes = {"y": 257, "x": 256, "v": 256, "u": 256}
     words = [f"{letter}={extent}" for letter, extent in sizes.items()]
     plan = keep_plan(PipelinePlan, nest(text, sizes, machine=MACHINE).request, cache=True)

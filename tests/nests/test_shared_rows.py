@@ -1,6 +1,7 @@
 """Stencils whose rows are computed together, because neighbours read the same elements."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,11 @@ from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.kernels.programs.program import Loop
-from tilesolve.nests.plan import nest
+from tilesolve.machine.model import Machine
+from tilesolve.nests.loop_choice import choose_rows
+from tilesolve.nests.plan import NestPlan, nest
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.solutions import SolvedNest
 
 STEPS = st.integers(0, 2)
 
@@ -99,3 +104,21 @@ def test_short_sums_are_across_vectors_or_along_them(term, extents, dtype, regio
     plan = nest(text, sizes, dtype, where=region, machine="i7-6700k")
     for _ in range(2):
         np.testing.assert_array_equal(plan(**arrays), evaluate(computation, arrays))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("sizes", [{"y": 29, "x": 70}, {"y": 1101, "x": 2048}])
+def test_eight_rows_together_past_the_caches_or_through_them(sizes, threads):
+    """The last rows and columns, too; more operations than a few are none of this kind."""
+    text = "o[y,x] = (A[y,x] + A[y,x+1]) / 3 + (A[y+1,x] + A[y+1,x+1]) / 3"
+    computation = bind_stages(parse_stages(text), sizes, "float32")
+    request = NestRequest(computation, Machine.load("i7-6700k"), threads, start="cold")
+    solution = choose_rows(request, 8)
+    assert solution.loops.output == ("stream" if sizes["x"] == 2048 else "store")
+    shape = computation.array("A").shape
+    A = np.random.default_rng(1).random(shape, dtype=np.float32)
+    found = NestPlan(SolvedNest(request, (solution,)))(A)
+    pairs = (A[:, :-1] + A[:, 1:]) / 3
+    np.testing.assert_allclose(found, pairs[:-1] + pairs[1:], rtol=1e-6)
+    costly = bind_stages(parse_stages(text.replace("A[y,x] +", "exp(A[y,x]) +")), sizes, "float32")
+    assert choose_rows(NestRequest(costly, Machine.load("i7-6700k")), 8) is None

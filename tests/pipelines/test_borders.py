@@ -154,7 +154,6 @@ def test_regions_of_borders_hold_all_that_is_read(data):
                             assert first <= read.subscripts[0].at({letter: point}) <= last
 
 
-@pytest.mark.slow
 def test_many_parts_are_no_terms():
     """Arrays that are written part by part many times are still what NumPy has."""
 

@@ -255,7 +255,7 @@ NEST_LOOPS_GAIN = 1.05
 plans cost is measured."""
 
 NEST_OPERATIONS = {
-    **{"true_divide": 12, "sqrt": 26, "hypot": 50},
+    **{"true_divide": 12, "divide_by_number": 6, "pick_bytes": 10, "sqrt": 26, "hypot": 50},
     **{"exp": 40, "exp2": 35, "tanh": 50, "sigmoid": 60, "silu": 60, "gelu_tanh": 90, "gelu": 230},
     **{"log": 60, "log2": 70, "log10": 70, "log1p": 80},
     **{"sin": 80, "cos": 80, "tan": 100, "arctan2": 80, "power": 500},
@@ -263,10 +263,9 @@ NEST_OPERATIONS = {
 }
 """As how many additions each of these takes, about: measured with float64 in the first cache.
 
-Extremes are those of floating-point numbers, which keep what is no number."""
+Extremes are those of floating-point numbers, which keep what is no number. Numbers that are divided
+by have reciprocals to multiply by, and bytes are picked out of a table in registers."""
 
-NEST_CONSTANT_DIVISION = 6
-"""The same of a division by a number whose reciprocal is multiplied by."""
 EPILOGUE_OPERATIONS = {
     "float32": {"sigmoid": 34, "tanh": 35, "gelu": 38, "silu": 44, "gelu-tanh": 58},
     "float64": {"sigmoid": 50, "tanh": 50, "gelu": 130, "silu": 60, "gelu-tanh": 95},
@@ -281,11 +280,8 @@ START_RAMP = 0.25
 """By what share of a cache more than it holds arrays may take for parts of them to be there still,
 when they are asked for in turn."""
 
-NEST_PICK_OPERATIONS = 10
-"""Operations that pick a vector of bytes out of a table in registers."""
-
-NEST_PICKED_BYTES = 64
-"""Bytes of vectors of CPUs that may have instructions for it."""
+NEST_SPREAD_SHARE = 0.6
+"""Of the time of updates that is left where they go to several tables in turn."""
 
 STAGE_PARTS = 64
 """Parts of a statement between borders that it is cut into, at most."""
@@ -316,12 +312,15 @@ NEST_HELD_ROWS = 6
 NEST_HELD_VECTORS = 2
 """Vectors of each of these rows."""
 
-NEST_SHARED_ROWS = (4, 8)
-"""Rows of a stencil that may be computed at once, so that what several of them read is loaded once,
-and what they have in common computed once."""
+NEST_SHARED_ROWS = 4
+"""Rows of a stencil that are computed at once, so that what several of them read is loaded once."""
 
-PIPELINE_INLINED_STAGES = 4
-"""Stages that may all be computed where the last of them reads them, at most."""
+NEST_WRITTEN_PARTS = 1024
+"""Parts of a term, of all rows together, up to which rows are written out: more runs no faster."""
+
+PIPELINE_INLINED_STAGES, PIPELINE_INLINED_ROWS, PIPELINE_INLINED_OPERATIONS = 4, 8, 24
+"""Stages that may all be computed where the last one reads them, at most, its rows at once, and as
+many additions as a point may take: more are computed once, and kept."""
 
 NEST_SPARE_REGISTERS = 2
 """Vector registers that blocks of windows leave free."""

@@ -67,19 +67,6 @@ class Axis(NamedTuple):
             found = begin + sum([factor * (size - 1) for factor, size in sizes])
         return found * (1 / self.divisor) if self.divisor > 1 else found
 
-    def share_loads(self, letter: str, count: int) -> float:
-        """Return the share of their loads that so many positions of a letter need together.
-
-        Examples
-        --------
-        >>> Axis(((1, "y"),), 2).share_loads("y", 4)
-        0.5
-        """
-        if [x for _, x in self.terms] != [letter]:
-            return 1.0
-        apart, reads = self.terms[0][0], self.spread + 1
-        return min((apart * (count - 1) + reads) / (count * reads), 1.0)
-
 
 @dataclass(frozen=True, slots=True)
 class Access:

@@ -78,7 +78,7 @@ def list_between(
     Examples
     --------
     >>> list_between([{"a": 8.0, "b": 2.0}, {"b": 2.0, "c": 4.0}, {"a": 8.0}], [None, "c", None])
-    [{}, {'b': 10.0}, {'a': 12.0}]
+    [{}, {'b': 10.0}, {'a': 10.0}]
     """
     last: dict[str, int] = {}
     found: list[dict[str, float]] = []

@@ -9,12 +9,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_OPERATIONS, NEST_PICK_OPERATIONS, NEST_PICKED_BYTES
+from tilesolve.constants.policy import NEST_OPERATIONS, NEST_SPREAD_SHARE
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
+from tilesolve.kernels.programs.known_positions import list_spread
 from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.machine.model import Machine
 from tilesolve.model.loop_tree import Buffer, Loop, LoopTree, list_loops
@@ -22,6 +23,7 @@ from tilesolve.model.nest import tile_counts
 from tilesolve.nests.loops import step_of
 from tilesolve.nests.operations import EXTREMES, count_operations
 from tilesolve.nests.programs import holds_sums, walks_vectors
+from tilesolve.packing.sizes import LINE_BYTES
 
 
 def lanes_of(dtype: str, machine: Machine) -> int:
@@ -67,7 +69,7 @@ def step_seconds(
     gathered = [one for one in stage.reads if _is_gathered(one, vector)]
     picked = [one for one in gathered if vector and _is_picked(one, dtypes, machine)]
     gathers = (len(gathered) - len(picked)) * lanes
-    seconds = (count + NEST_PICK_OPERATIONS * len(picked)) / 2 * slot
+    seconds = (count + NEST_OPERATIONS["pick_bytes"] * len(picked)) / 2 * slot
     return seconds + gathers * machine.costs.gather_cycles / machine.frequency
 
 
@@ -81,7 +83,7 @@ def _is_picked(read: Read, dtypes: Mapping[str, str], machine: Machine) -> bool:
     """Return whether bytes are picked out of a table that stays in registers."""
     (place,) = read.parts if len(read.subscripts) == 1 else (read,)
     small = np.dtype(dtypes[read.array]).itemsize == 1 and place.kind(dtypes) == "uint8"
-    return small and machine.vector_bits >= 8 * NEST_PICKED_BYTES
+    return small and machine.vector_bits >= 8 * LINE_BYTES  # AVX-512 has instructions for it
 
 
 def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machine) -> float:
@@ -104,6 +106,8 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     lanes = points_of_vector(stage, dtypes, machine) if vector else 1
     trips = _Trips(stage, tree, computation.sizes, lanes)
     work = step_seconds(stage, dtypes, machine, tree.threads, vector, trips.written_out())
+    if any(list_spread(computation)):
+        work *= NEST_SPREAD_SHARE
     cycle = 1 / machine.frequency
     start = machine.costs.tile_cycles * cycle
     outer, held = trips.divide()

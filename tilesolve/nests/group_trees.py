@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import lcm
+from math import lcm, prod
 
-from tilesolve.constants.policy import GROUP_SHORT_EXTENT, NEST_HELD_VECTORS
+from tilesolve.constants.policy import (
+    GROUP_SHORT_EXTENT,
+    NEST_HELD_VECTORS,
+    NEST_WRITTEN_PARTS,
+)
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
@@ -28,11 +32,12 @@ from tilesolve.model.nest import Output
 from tilesolve.nests.arithmetic import points_of_vector
 from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.groups import Group, holds_rings
+from tilesolve.nests.loads import as_loaded
 from tilesolve.nests.loops import step_of
 from tilesolve.nests.references import find_references
 from tilesolve.nests.regions import Regions, find_regions
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.shapes import as_loaded, over, plain_tree
+from tilesolve.nests.shapes import over, plain_tree
 from tilesolve.nests.spans import Span
 
 
@@ -192,8 +197,8 @@ class _Maker:
         inside = [over(column, 1, "vector")] if letters else []
         summed = [over(x) for x in stage.summed] if stage.reduction is not None else []
         around = [over(x) for x in rows if not any(x == y.letter and y.single for y in loops)]
-        written = self.grouping.rows
         short = [] if summed else [x for x in rows if self.is_short(x)][-1:]
+        written = self.grouping.rows if self.is_brief(stage, short) else 1
         inside = [*(over(x, 1, "unrolled") for x in short), *inside]
         around = [one for one in around if one.letter not in short]
         rows = [x for x in rows if x not in short]
@@ -210,6 +215,13 @@ class _Maker:
         holds = Access(stage.name, (), (), 1, "write")
         call = Call((Buffer(0, holds, "registers", "register", body),))
         return nest_loops(around, (call,))[0]
+
+    def is_brief(self, stage: Stage, short: Sequence[str]) -> bool:
+        """Return whether the code of a stage stays short if rows are written out."""
+        sizes = self.request.computation.sizes
+        term = largest_part(self.request.computation, stage).term
+        count = prod(sizes[x] for x in short) * self.grouping.rows
+        return len(term.all) * count <= NEST_WRITTEN_PARTS
 
     def lanes(self, stage: Stage) -> int:
         """Return how many points of a stage a vector has."""
@@ -254,14 +266,16 @@ def _work(
     """Return what a stage computes at each point, in the letters of its group's root."""
     spans, rooms = places
     computation, own = request.computation, spans.get(stage.name, {})
+    stage = largest_part(computation, stage)
     accesses = [
-        align_access(one, own, rooms.get(one.array))
-        for one in find_references(computation, largest_part(computation, stage))
+        align_access(one, own, rooms.get(one.array)) for one in find_references(computation, stage)
     ]
     followed = {one.letter: computation.sizes[one.letter] for one in own.values() if one.letter}
     letters = dict.fromkeys(x for one in accesses for x in one.letters)
     vector = [over(x, 1, "vector") for x in accesses[0].contiguous[-1:]]
-    loaded = tuple(as_loaded(request, stage, one, vector, rows) for one in accesses)
+    names = {span.letter: letter for letter, span in own.items() if span.letter}
+    written = {names.get(letter, letter): count for letter, count in rows.items()}
+    loaded = tuple(as_loaded(request, stage, one, vector, written) for one in accesses)
     extents = tuple((x, followed.get(x, computation.sizes[x])) for x in letters)
     return Work(loaded, extents, accesses[0].element)
 

@@ -6,10 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tilesolve.constants.policy import NEST_ENUMERATED_LETTERS, NEST_SHARED_ROWS
+from tilesolve.constants.policy import (
+    NEST_ENUMERATED_LETTERS,
+    NEST_SHARED_ROWS,
+    NEST_WRITTEN_PARTS,
+    PIPELINE_INLINED_OPERATIONS,
+)
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
 from tilesolve.nests.classify import NestClass, is_written_once, tile_class
+from tilesolve.nests.operations import count_operations
 from tilesolve.nests.price import has_whole_lines, price_nest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
@@ -71,16 +77,15 @@ def choose_loops(request: NestRequest) -> LoopSolution:
     kind, thesis = tile_class(request.statement), request.mode == "thesis"
     reason, streamed = _untiled_reason(request, kind), _streams(request, kind)
     tiled = [] if reason else list(STRATEGIES[kind](request, streamed))
-    why = reason or "no tile fits the caches"
-    untiled = [LoopCandidate(one, why) for one in _list_untiled(request, streamed)]
-    found = tiled or untiled
+    untiled = LoopCandidate(_untiled_tree(request, streamed), reason or "no tile fits the caches")
+    found = tiled or [untiled]
     priced = [(price_loops(request, one.tree), one) for one in found[: 1 if thesis else None]]
     best = min(priced, key=score)
     if best[1].tree.output == "stream" and not thesis:
         cached = replace(best[1], tree=replace(best[1].tree, output="store"))
         best = min((price_loops(request, cached.tree), cached), best, key=score)
     if tiled and kind is NestClass.TEMPORAL and request.mode == "default":
-        plain = replace(untiled[0], why="tiles would cost more than they save")
+        plain = replace(untiled, why="tiles would cost more than they save")
         best = min(best, (price_loops(request, plain.tree), plain), key=score)
     cost, one = best
     return LoopSolution(request, one.why, cost, one.tree, one.tiles, one.name_limit())
@@ -173,23 +178,35 @@ def _make_setting(request: NestRequest) -> Setting:
     )
 
 
-def _list_untiled(request: NestRequest, streamed: bool) -> list[LoopTree]:
-    """Return the loops of a statement without tiles; where rows share much, those together too."""
-    stage, extents = request.statement, request.computation.sizes
+def choose_rows(request: NestRequest, count: int) -> LoopSolution | None:
+    """Return the loops of a stencil with so many rows written out; None if a point takes long."""
+    row, stage = find_shared_row(request), request.statement
+    brief = len(stage.term.all) * count <= NEST_WRITTEN_PARTS
+    if row is None or not brief or request.computation.sizes[row] < count:
+        return None
+    dtypes, column = request.computation.dtypes, stage.output[-1]
+    if count_operations(stage.term, dtypes, column, {row: count}) > PIPELINE_INLINED_OPERATIONS:
+        return None
+    whole = has_whole_lines(request.computation.output, request.machine.levels[0].line)
+    past = (False, True) if whole and _streams(request, tile_class(stage)) else (False,)
+    trees = [rows_tree(request, row, count, streamed=one) for one in past]
+    why = f"{count} rows share what they read and compute"
+    found = [LoopSolution(request, why, price_loops(request, one), one) for one in trees]
+    return min(found, key=lambda one: one.score)
+
+
+def _untiled_tree(request: NestRequest, streamed: bool) -> LoopTree:
+    """Return the loops of a statement without tiles, as good as they get."""
+    stage = request.statement
     sums = stage.reduction is not None and request.computation.points(stage)
     if sums and request.mode not in ("thesis", "plain"):
-        return [untiled_tree(request) if stage.output else single_tree(request)]
+        return untiled_tree(request) if stage.output else single_tree(request)
     if request.mode == "default" and (block := choose_block(request)):
-        return [windows_tree(request, block)]
-    plain = plain_tree(request, streamed=streamed)
-    row = find_shared_row(request) if request.mode == "default" else None
+        return windows_tree(request, block)
+    row = find_shared_row(request) if request.mode == "default" and not streamed else None
     if row is None:
-        return [plain]
-    line = request.machine.levels[0].line
-    whole = streamed and has_whole_lines(request.computation.output, line)
-    counts = [one for one in NEST_SHARED_ROWS if one <= extents[row]]
-    rows = [rows_tree(request, row, one, streamed=whole) for one in counts]
-    return [plain, *rows] if streamed else rows
+        return plain_tree(request, streamed=streamed)
+    return rows_tree(request, row, NEST_SHARED_ROWS)
 
 
 def _streams(request: NestRequest, kind: NestClass) -> bool:

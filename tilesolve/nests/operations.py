@@ -11,11 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tilesolve.constants.policy import (
-    NEST_CONSTANT_DIVISION,
-    NEST_OPERATIONS,
-    NEST_WAITING_FACTOR,
-)
+from tilesolve.constants.policy import NEST_OPERATIONS, NEST_WAITING_FACTOR
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import named_kind
 from tilesolve.contractions.statements.terms import (
@@ -170,7 +166,7 @@ def _operations(one: Term, dtypes: Mapping[str, str], vector: str | None) -> int
     if isinstance(one, Reduce):
         return 1 + (np.dtype(named_kind(one.term.kind(dtypes))) != kind)
     if one.name == "true_divide" and _multiplies(one.arguments[1], kind):
-        return NEST_CONSTANT_DIVISION
+        return NEST_OPERATIONS["divide_by_number"]
     inner = (part for part in one.all if part != one and _varies(part, vector))
     waits = count > 1 and any(map(_is_function, inner))
     return count * NEST_WAITING_FACTOR if waits else count

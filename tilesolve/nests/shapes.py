@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from math import prod
-from types import MappingProxyType
 
 from tilesolve.constants.policy import (
     NEST_HELD_ROWS,
@@ -14,15 +12,14 @@ from tilesolve.constants.policy import (
     NEST_SUMMED_VECTORS,
 )
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.nodes import Kind
 from tilesolve.kernels.programs.range_checks import updates_rows
-from tilesolve.model.access import Access
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Work, nest_loops
 from tilesolve.model.nest import Output
 from tilesolve.nests.classify import find_channels
+from tilesolve.nests.loads import as_loaded
 from tilesolve.nests.references import find_references
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.spatial import SpatialTiles
@@ -150,7 +147,7 @@ def find_shared_row(request: NestRequest) -> str | None:
         return None
     reads = {read for read in stage.reads if column in read.letters}
     saved = {
-        x: _count_shared(reads, x) for x in stage.output[:-1] if extents[x] >= min(NEST_SHARED_ROWS)
+        x: _count_shared(reads, x) for x in stage.output[:-1] if extents[x] >= NEST_SHARED_ROWS
     }
     best = max(saved, key=lambda x: saved[x], default="")
     return best if saved.get(best) else None
@@ -392,51 +389,3 @@ def _coupled(stage: Stage, letter: str, others: Sequence[str]) -> bool:
         letter in one.letters and any(x in one.letters for x in others if x != letter)
         for one in stage.where
     )
-
-
-def as_loaded(
-    request: NestRequest,
-    stage: Stage,
-    access: Access,
-    loops: Sequence[Loop],
-    rows: Mapping[str, int] = MappingProxyType({}),
-) -> Access:
-    """Return an access of a stage with what registers take in for each point.
-
-    A load takes as long however many bytes of a vector it fills, and longer across the end of a
-    line. Lanes that lie apart are loaded one by one, unless rows that lie side by side are
-    written out around: then blocks are transposed. Those a few elements apart, such as channels of
-    pixels, are found in as many vectors. Sums are not loaded.
-
-    Parameters
-    ----------
-    request, stage, access
-        Who computes what, and an array that it touches.
-    loops
-        Those around a point.
-    rows
-        How many rows of a letter are written out: they share what they read.
-    """
-    vector = next((loop.letter for loop in loops if loop.kind == "vector"), None)
-    sums = access.mode != "read" and stage.reduction is not None
-    if vector is None or vector not in access.letters or sums:
-        return access
-    size, line = request.machine.vector_bits // 8, request.machine.levels[0].line
-    each = max(access.loaded or access.element, access.element) / access.element
-    for letter, count in rows.items():
-        each *= prod(axis.share_loads(letter, count) for axis in access.axes)
-        each /= count if letter not in access.letters and stage.reduction is None else 1
-    if vector not in access.contiguous:
-        written_out = {loop.letter for loop in loops if loop.kind == "unrolled"}
-        if written_out.intersection(access.contiguous):
-            return access
-        channels = access.pixels(vector)
-        if channels:
-            widest = widest_bytes(stage, request.computation.dtypes, vector)
-            return replace(access, loaded=float(channels * widest))
-        return replace(access, loaded=each * size)
-    apart = max(step for step, letter in access.axes[-1].terms if letter == vector)
-    widest = widest_bytes(stage, request.computation.dtypes, vector)
-    ends = min(size // widest * access.element / line, 1.0)
-    slower = 1 + (request.machine.costs.split_slowdown - 1) * ends
-    return replace(access, loaded=each * min(widest * slower * apart, float(size)))

@@ -20,9 +20,10 @@ from tilesolve.constants.policy import (
 )
 from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_stepped_sum
 from tilesolve.model.loop_tree import LoopTree
+from tilesolve.nests.loads import as_loaded
 from tilesolve.nests.references import find_references
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.shapes import as_loaded, make_tree, over
+from tilesolve.nests.shapes import make_tree, over
 
 Rows = Mapping[str, int]
 """How many rows of each letter are written out around each vector."""

@@ -7,16 +7,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from tilesolve.constants.policy import PIPELINE_INLINED_STAGES, PIPELINE_LAST_CACHES
+from tilesolve.constants.policy import (
+    PIPELINE_INLINED_ROWS,
+    PIPELINE_INLINED_STAGES,
+    PIPELINE_LAST_CACHES,
+)
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.nests.classify import is_written_once
 from tilesolve.nests.cuts import cut_stage
 from tilesolve.nests.group_trees import Grouping
+from tilesolve.nests.loop_choice import choose_rows
 from tilesolve.nests.planning import solve_nest, solve_statement
 from tilesolve.nests.regions import find_regions
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.solutions import FusedSolution, NestSolution, SolvedNest
+from tilesolve.nests.solutions import FusedSolution, LoopSolution, NestSolution, SolvedNest
 from tilesolve.pipelines.bands import choose_bands
 from tilesolve.pipelines.chains import list_chains
 from tilesolve.pipelines.epilogues import take_epilogues
@@ -34,7 +39,7 @@ def solve_pipeline(request: NestRequest) -> SolvedNest:
     >>> from tilesolve.contractions.statements.computation import bind_stages
     >>> from tilesolve.contractions.statements.parse import parse_stages
     >>> from tilesolve.machine.model import Machine
-    >>> text = "b[y,x] = I[y,x] + I[y,x+1]" + chr(10) + "o[u,v] = b[u,v] + b[u+1,v] + b[u+2,v]"
+    >>> text = "b[y,x] = exp(I[y,x] + I[y,x+1])" + chr(10) + "o[u,v] = b[u,v] + b[u+1,v] + b[u+2,v]"
     >>> sizes = {"y": 1026, "x": 1024, "u": 1024, "v": 1024}
     >>> found = bind_stages(parse_stages(text), sizes, "float32")
     >>> (solution,) = solve_pipeline(NestRequest(found, Machine.load("i7-6700k"))).solutions
@@ -144,22 +149,22 @@ class _Solver:
         if together is not None and (request.mode == "thesis" or request.fusion == "overlap"):
             return (together,)
         apart = [one for name in names for one in self.of((name,))]
-        found, cost = apart, sum(one.score for one in apart)
+        found, cost = list[NestSolution](apart), sum(one.score for one in apart)
         if together is not None and pays(together.score, cost):
             found, cost = [together], together.score
         inlined = _inline(request)
-        return inlined if inlined and sum(one.score for one in inlined) < cost else found
+        return [inlined] if inlined is not None and inlined.score < cost else found
 
 
-def _inline(request: NestRequest) -> tuple[NestSolution, ...]:
-    """Return what computes few stages within the last one's term; nothing if it has parts."""
+def _inline(request: NestRequest) -> LoopSolution | None:
+    """Return what computes few stages within the last one's term, if it does; many rows at once."""
     computation = request.computation
     if request.mode != "default" or len(computation.stages) > PIPELINE_INLINED_STAGES:
-        return ()
+        return None
     simple = simplify(computation, pinned=frozenset(computation.outputs), everything=True)
     if len(simple.stages) > 1 or len(cut_stage(simple, simple.stages[0])) > 1:
-        return ()
-    return solve_statement(replace(request, computation=simple))
+        return None
+    return choose_rows(replace(request, computation=simple), PIPELINE_INLINED_ROWS)
 
 
 def solve_part(request: NestRequest) -> tuple[NestSolution, ...]:
