@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilesolve.constants.policy import LATER_LINE_SHARE
+from tilesolve.constants.nests import LATER_LINE_SHARE
 from tilesolve.machine.level import Level
 from tilesolve.model.runs import later_share
 

@@ -15,7 +15,7 @@ from tilesolve.nests.draws import draw_tilings
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
 from tilesolve.nests.shapes import make_tree, over
-from tilesolve.nests.solutions import SolvedNest
+from tilesolve.nests.solved import SolvedNest
 
 MACHINE = Machine.load("i7-6700k")
 MATMUL = "C[i,j] += A[i,k] * B[k,j]"

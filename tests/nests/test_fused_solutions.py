@@ -22,7 +22,8 @@ from tilesolve.nests.group_trees import Grouping, Level
 from tilesolve.nests.plan import NestPlan
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.shapes import over
-from tilesolve.nests.solutions import FusedSolution, SolvedNest
+from tilesolve.nests.solutions import FusedSolution
+from tilesolve.nests.solved import SolvedNest
 from tilesolve.plans.files import seal
 
 MACHINE = Machine.load("i7-6700k")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilesolve.constants.policy import NEST_CROWD_RATIO
+from tilesolve.constants.nests import NEST_CROWD_RATIO
 from tilesolve.machine.level import Level
 from tilesolve.nests.interference import CacheSets, conflict_share, largest_height
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import tilesolve
 from tests.support import guard_pages
-from tilesolve.constants.policy import NEST_NARROW_TERMS
+from tilesolve.constants.nests import NEST_NARROW_TERMS
 from tilesolve.contractions.errors import DtypeError
 from tilesolve.contractions.statements.bit_counts import BitCount
 from tilesolve.contractions.statements.computation import bind_stages

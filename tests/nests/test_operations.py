@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilesolve.constants.policy import NEST_OPERATIONS
+from tilesolve.constants.nests import NEST_OPERATIONS
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.contractions.statements.terms import Apply, Number, Read

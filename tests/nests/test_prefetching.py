@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tilesolve.constants.policy import LATER_LINE_SHARE
+from tilesolve.constants.nests import LATER_LINE_SHARE
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine

@@ -15,7 +15,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.nests.loop_choice import choose_rows
 from tilesolve.nests.plan import NestPlan, nest
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.solutions import SolvedNest
+from tilesolve.nests.solved import SolvedNest
 
 STEPS = st.integers(0, 2)
 

@@ -13,7 +13,8 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.machine.model import Machine
 from tilesolve.nests.classify import is_contraction
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.solutions import BandSolution, SolvedNest
+from tilesolve.nests.solutions import BandSolution
+from tilesolve.nests.solved import SolvedNest
 from tilesolve.nests.split import split_parts
 from tilesolve.packing.buffers import workspace
 from tilesolve.pipelines import bands

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.pipelines import blur, chain, harris, unsharp
-from tilesolve.constants.policy import PIPELINE_LAST_CACHES
+from tilesolve.constants.nests import PIPELINE_LAST_CACHES
 from tilesolve.machine.model import Machine
 from tilesolve.nests.regions import find_regions
 from tilesolve.nests.request import NestRequest

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil
 
-from tilesolve.constants.policy import (
-    PAGE_VISIT_TOLERANCE,
-    RUN_PAGE_VISITS,
-)
+from tilesolve.constants.policy import PAGE_VISIT_TOLERANCE, RUN_PAGE_VISITS
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.model.pages import pages_of, runs_of

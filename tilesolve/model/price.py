@@ -269,11 +269,8 @@ def _reading(
         if copy is None and in_place and operand.subscripts:
             rows = running & set(operand.subscripts[-1].letters) == output
             entered = found.moved[min(1 + rows, len(found.moved) - 1)][number] / problem.itemsize
-            seconds += (
-                entered
-                * (kernel.in_place_rows_cycles if rows else kernel.in_place_columns_cycles)
-                / frequency
-            )
+            each = kernel.in_place_rows_cycles if rows else kernel.in_place_columns_cycles
+            seconds += entered * each / frequency
             slower = kernel.in_place_rows_slowdown if rows else kernel.in_place_columns_slowdown
             if not rows and any(nest.kind(at) == "prepared" for at in range(len(copies))):
                 slower = 1.0

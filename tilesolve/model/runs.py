@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilesolve.constants.policy import LATER_LINE_SHARE
+from tilesolve.constants.nests import LATER_LINE_SHARE
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Shared, Size

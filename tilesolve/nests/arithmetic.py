@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_OPERATIONS, NEST_SPREAD_SHARE
+from tilesolve.constants.nests import NEST_OPERATIONS, NEST_SPREAD_SHARE
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.promotion import widest_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilesolve.constants.policy import NEST_BLOCKS, NEST_PANELS, NEST_TASKS_PER_THREAD
+from tilesolve.constants.nests import NEST_BLOCKS, NEST_PANELS, NEST_TASKS_PER_THREAD
 from tilesolve.contractions.statements.affine import Affine, Box, Condition
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.contraction import Contraction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tilesolve.constants.policy import NEST_CONTRACTION_FLOPS
+from tilesolve.constants.nests import NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.contraction import find_contraction

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import combinations
 from math import prod
 
-from tilesolve.constants.policy import KEPT_REGIONS, NEST_PERIOD_PIECES, STAGE_PARTS
+from tilesolve.constants.nests import KEPT_REGIONS, NEST_PERIOD_PIECES, STAGE_PARTS
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import (
     Affine,

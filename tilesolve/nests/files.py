@@ -29,8 +29,8 @@ from tilesolve.nests.solutions import (
     FusedSolution,
     LoopSolution,
     NestSolution,
-    SolvedNest,
 )
+from tilesolve.nests.solved import SolvedNest
 from tilesolve.plans.files import (
     CODECS,
     dump_data,

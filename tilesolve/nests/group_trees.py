@@ -6,11 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm, prod
 
-from tilesolve.constants.policy import (
-    GROUP_SHORT_EXTENT,
-    NEST_HELD_VECTORS,
-    NEST_WRITTEN_PARTS,
-)
+from tilesolve.constants.nests import GROUP_SHORT_EXTENT, NEST_HELD_VECTORS, NEST_WRITTEN_PARTS
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage

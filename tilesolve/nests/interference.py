@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_CROWD_RATIO
+from tilesolve.constants.nests import NEST_CROWD_RATIO
 from tilesolve.machine.level import Level
 
 SetRule = Literal["cache", "printed"]

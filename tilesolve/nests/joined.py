@@ -26,7 +26,8 @@ from tilesolve.nests.price import evicts_itself
 from tilesolve.nests.references import find_references
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.shapes import over
-from tilesolve.nests.solutions import FusedSolution, SolvedNest
+from tilesolve.nests.solutions import FusedSolution
+from tilesolve.nests.solved import SolvedNest
 
 
 def join_statements(

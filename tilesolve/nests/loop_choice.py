@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tilesolve.constants.policy import (
+from tilesolve.constants.nests import (
     NEST_ENUMERATED_LETTERS,
     NEST_SHARED_ROWS,
     NEST_WRITTEN_PARTS,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tilesolve.constants.policy import NEST_SHORT_ROW_VECTORS
+from tilesolve.constants.nests import NEST_SHORT_ROW_VECTORS
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.scans import Scan

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_NARROW_TERMS
+from tilesolve.constants.nests import NEST_NARROW_TERMS
 from tilesolve.contractions.problem import PAIRED_DTYPES
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_OPERATIONS, NEST_WAITING_FACTOR
+from tilesolve.constants.nests import NEST_OPERATIONS, NEST_WAITING_FACTOR
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import named_kind
 from tilesolve.contractions.statements.terms import (

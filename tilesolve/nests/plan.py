@@ -26,7 +26,8 @@ from tilesolve.nests.files import NEST_FORMAT, VALUES, dump_nest, load_nest
 from tilesolve.nests.planning import solve_nest
 from tilesolve.nests.report import write_nest_report
 from tilesolve.nests.request import NestMode, NestRequest, Route
-from tilesolve.nests.solutions import NestSolution, SolvedNest
+from tilesolve.nests.solutions import NestSolution
+from tilesolve.nests.solved import SolvedNest
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.base import BasePlan
 from tilesolve.system.checks import check_threads

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
-from tilesolve.constants.policy import (
-    NEST_BLOCK_KINDS,
-    NEST_LOOPS_GAIN,
-)
+from tilesolve.constants.nests import NEST_BLOCK_KINDS, NEST_LOOPS_GAIN
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
 from tilesolve.contractions.statements.terms import Reduce
@@ -26,8 +23,8 @@ from tilesolve.nests.solutions import (
     LoopSolution,
     MoveSolution,
     NestSolution,
-    SolvedNest,
 )
+from tilesolve.nests.solved import SolvedNest
 from tilesolve.nests.split import (
     split_parts,
     split_scans,

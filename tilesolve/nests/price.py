@@ -7,7 +7,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_REGION_POINTS
+from tilesolve.constants.nests import NEST_REGION_POINTS
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tilesolve.constants.policy import GROUP_SHORT_EXTENT
+from tilesolve.constants.nests import GROUP_SHORT_EXTENT
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Condition
 from tilesolve.contractions.statements.computation import Computation, bind_stages

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.constants.policy import KEPT_REGIONS
+from tilesolve.constants.nests import KEPT_REGIONS
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine, Box
 from tilesolve.contractions.statements.computation import Computation

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.constants.policy import (
+from tilesolve.constants.nests import (
     NEST_CAP_ROUNDS,
     NEST_REPAIR_LINES,
     NEST_REPAIR_RATIO,
     NEST_REPAIR_TILES,
-    SOLVER_TOLERANCE,
 )
+from tilesolve.constants.policy import SOLVER_TOLERANCE
 from tilesolve.contractions.errors import SolverError
 from tilesolve.nests.reuse import first_working_set, second_working_set
 from tilesolve.nests.setting import Setting

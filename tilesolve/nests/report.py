@@ -19,8 +19,8 @@ from tilesolve.nests.solutions import (
     LoopSolution,
     MoveSolution,
     NestSolution,
-    SolvedNest,
 )
+from tilesolve.nests.solved import SolvedNest
 from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_count, format_duration, format_volume
 

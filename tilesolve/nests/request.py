@@ -9,7 +9,7 @@ from typing import Literal, Self, get_args
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_CONTRACTION_FLOPS
+from tilesolve.constants.nests import NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import MachineError, PlanError
 from tilesolve.contractions.statements.computation import Computation, bind_stages

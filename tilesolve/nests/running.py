@@ -20,7 +20,7 @@ from tilesolve.kernels.runtime.fast_call import describe_number
 from tilesolve.kernels.runtime.task_list import run_all, run_tasks
 from tilesolve.nests.call_tasks import Codes, StatementWriter, compute_factor
 from tilesolve.nests.calls import Array, Call, Out, Params, Signature
-from tilesolve.nests.solutions import SolvedNest
+from tilesolve.nests.solved import SolvedNest
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
 from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import address_range, same_elements

@@ -8,11 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tilesolve.constants.policy import (
-    NEST_ENUMERATED_LETTERS,
-    NEST_WHOLE_EXTENT,
-    THESIS_MISS_COSTS,
-)
+from tilesolve.constants.nests import NEST_ENUMERATED_LETTERS, NEST_WHOLE_EXTENT, THESIS_MISS_COSTS
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine

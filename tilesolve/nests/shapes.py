@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from tilesolve.constants.policy import (
+from tilesolve.constants.nests import (
     NEST_HELD_ROWS,
     NEST_HELD_VECTORS,
     NEST_SHARED_ROWS,

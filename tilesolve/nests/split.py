@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilesolve.constants.policy import NEST_CONTRACTION_FLOPS
+from tilesolve.constants.nests import NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.operations import SEARCHES, identity, named_kind

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.constants.policy import NEST_ORDER_PAIRS
+from tilesolve.constants.nests import NEST_ORDER_PAIRS
 from tilesolve.nests.reuse import cost, order_cost
 from tilesolve.nests.setting import Setting
 

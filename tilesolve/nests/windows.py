@@ -13,11 +13,7 @@ from itertools import accumulate, product
 from math import prod
 from operator import or_
 
-from tilesolve.constants.policy import (
-    NEST_BLOCK_TAPS,
-    NEST_LONE_POINT,
-    NEST_SPARE_REGISTERS,
-)
+from tilesolve.constants.nests import NEST_BLOCK_TAPS, NEST_LONE_POINT, NEST_SPARE_REGISTERS
 from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_stepped_sum
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.nests.loads import as_loaded

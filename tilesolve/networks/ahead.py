@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Self
 
-from tilesolve.constants.policy import NETWORK_ALONE_SECONDS, NETWORK_HELPERS
+from tilesolve.constants.nests import NETWORK_ALONE_SECONDS, NETWORK_HELPERS
 from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.convolutions.layer_plans import LayerPlans, LayerRequest
 from tilesolve.machine.model import Machine

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.constants.policy import NETWORK_GROUP_FILTERS, NETWORK_GROUP_TAPS
+from tilesolve.constants.nests import NETWORK_GROUP_FILTERS, NETWORK_GROUP_TAPS
 from tilesolve.networks.chains import Chain
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.pipelines.front import PipelineFunction

@@ -7,7 +7,7 @@ from math import prod
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from tilesolve.constants.policy import NETWORK_SHAPE_BYTES
+from tilesolve.constants.nests import NETWORK_SHAPE_BYTES
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.convolution_arguments import Ends
 from tilesolve.contractions.errors import ModelError

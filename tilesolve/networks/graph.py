@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilesolve.constants.policy import NETWORK_GROWTH_BYTES, NETWORK_MOST_EXTENTS
+from tilesolve.constants.nests import NETWORK_GROWTH_BYTES, NETWORK_MOST_EXTENTS
 from tilesolve.contractions.errors import ModelError
 from tilesolve.networks.files import (
     OWN_DOMAINS,

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tilesolve.constants.policy import NETWORK_JOINED_NODES
+from tilesolve.constants.nests import NETWORK_JOINED_NODES
 from tilesolve.networks.files import import_onnx
 from tilesolve.networks.graph import Network, Node
 from tilesolve.networks.parts import VIEWS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.constants.policy import NETWORK_KEPT_PROGRAMS
+from tilesolve.constants.nests import NETWORK_KEPT_PROGRAMS
 from tilesolve.contractions.argument_kinds import check_kind, read_flag
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.constants.policy import LONG_SECONDS, NETWORK_SHARED_SECONDS
+from tilesolve.constants.nests import NETWORK_SHARED_SECONDS
+from tilesolve.constants.policy import LONG_SECONDS
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.kernels.runtime.compiled import address
 from tilesolve.kernels.runtime.task_list import run_stages

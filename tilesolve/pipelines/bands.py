@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
 
-from tilesolve.constants.policy import PIPELINE_BANDS
+from tilesolve.constants.nests import PIPELINE_BANDS
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages
@@ -23,10 +23,7 @@ from tilesolve.contractions.statements.terms import Read
 from tilesolve.nests.band_steps import BandBuffer, BandStep
 from tilesolve.nests.regions import Regions, find_regions
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.solutions import (
-    BandSolution,
-    NestSolution,
-)
+from tilesolve.nests.solutions import BandSolution, NestSolution
 from tilesolve.pipelines.row_parts import RowPart, Rows, list_borders, take_rows
 from tilesolve.system.units import format_count
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.constants.policy import PIPELINE_TILED_EXTENT
+from tilesolve.constants.nests import PIPELINE_TILED_EXTENT
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.model.access import Size
 from tilesolve.nests.arithmetic import points_of_vector, step_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilesolve.constants.policy import PIPELINE_APART_GAIN
+from tilesolve.constants.nests import PIPELINE_APART_GAIN
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.nests.classify import is_contraction

@@ -9,7 +9,8 @@ from tilesolve.contractions.statements.stage import Stage
 from tilesolve.model.loop_tree import Loop
 from tilesolve.nests.arithmetic import lanes_of
 from tilesolve.nests.groups import Placed
-from tilesolve.nests.solutions import FusedSolution, LoopSolution, NestSolution, SolvedNest
+from tilesolve.nests.solutions import FusedSolution, LoopSolution, NestSolution
+from tilesolve.nests.solved import SolvedNest
 from tilesolve.nests.split import split_sums
 from tilesolve.pipelines.halide_text import write_functions
 

@@ -12,12 +12,8 @@ import numpy as np
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.nests.band_steps import BandBuffer
 from tilesolve.nests.groups import Placed
-from tilesolve.nests.solutions import (
-    BandSolution,
-    FusedSolution,
-    NestSolution,
-    SolvedNest,
-)
+from tilesolve.nests.solutions import BandSolution, FusedSolution, NestSolution
+from tilesolve.nests.solved import SolvedNest
 from tilesolve.show.stage_graphs import Box, Frame, draw_stages
 from tilesolve.system.units import format_count, format_duration, format_volume
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tilesolve.constants.policy import PIPELINE_PARTS, PIPELINE_TERM_PARTS
+from tilesolve.constants.nests import PIPELINE_PARTS, PIPELINE_TERM_PARTS
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.stage import Stage

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from tilesolve.constants.policy import (
+from tilesolve.constants.nests import (
     PIPELINE_INLINED_ROWS,
     PIPELINE_INLINED_STAGES,
     PIPELINE_LAST_CACHES,
@@ -21,7 +21,8 @@ from tilesolve.nests.loop_choice import choose_rows
 from tilesolve.nests.planning import solve_nest, solve_statement
 from tilesolve.nests.regions import find_regions
 from tilesolve.nests.request import NestRequest
-from tilesolve.nests.solutions import FusedSolution, LoopSolution, NestSolution, SolvedNest
+from tilesolve.nests.solutions import FusedSolution, LoopSolution, NestSolution
+from tilesolve.nests.solved import SolvedNest
 from tilesolve.pipelines.bands import choose_bands
 from tilesolve.pipelines.chains import list_chains
 from tilesolve.pipelines.epilogues import take_epilogues

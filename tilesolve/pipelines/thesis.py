@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import product
 from math import ceil, prod
 
-from tilesolve.constants.policy import (
+from tilesolve.constants.nests import (
     PIPELINE_BALANCE,
     PIPELINE_HALVINGS,
     PIPELINE_LEAST_COLUMNS,

@@ -6,10 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from math import ceil
 
-from tilesolve.constants.policy import (
-    PIPELINE_LAST_CACHES,
-    PIPELINE_ROWS,
-)
+from tilesolve.constants.nests import PIPELINE_LAST_CACHES, PIPELINE_ROWS
 from tilesolve.model.access import Size
 from tilesolve.model.loop_tree import Loop
 from tilesolve.nests.group_trees import Grouping

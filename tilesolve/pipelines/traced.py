@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from tilesolve.constants.policy import STAGE_PARTS
+from tilesolve.constants.nests import STAGE_PARTS
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError, TraceError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.promotion import argument_dtypes

@@ -15,12 +15,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesolve.constants.policy import (
-    BOXES_AT_ONCE,
-    EDGE_WASTE_POWER,
-    MOST_PARTS,
-    SIDES_PER_LETTER,
-)
+from tilesolve.constants.policy import BOXES_AT_ONCE, EDGE_WASTE_POWER, MOST_PARTS, SIDES_PER_LETTER
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.machine.costs import DEFAULT_COSTS

@@ -11,11 +11,7 @@ from math import prod
 
 import numpy as np
 
-from tilesolve.constants.tuning import (
-    MAX_TILE_COLUMNS,
-    MAX_TILE_VECTORS,
-    MIN_STEPS_TO_PREFETCH_C,
-)
+from tilesolve.constants.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS, MIN_STEPS_TO_PREFETCH_C
 from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, shared_lane

@@ -13,7 +13,7 @@ from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.run.sweep import count_steps
 from tilesolve.bench.run.timed_plans import take_turns
 from tilesolve.bench.run.worker import make_timer
-from tilesolve.constants.policy import NEST_WHOLE_EXTENT
+from tilesolve.constants.nests import NEST_WHOLE_EXTENT
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
@@ -22,7 +22,8 @@ from tilesolve.nests.draws import draw_tilings
 from tilesolve.nests.planning import plan_loops
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.running import NestRunner
-from tilesolve.nests.solutions import LoopSolution, SolvedNest
+from tilesolve.nests.solutions import LoopSolution
+from tilesolve.nests.solved import SolvedNest
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.studies.method import Method

@@ -9,11 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from tilesolve.constants.policy import (
-    ROUNDED_OPTIMA,
-    SHORT_RUN_SHARE,
-    TIME_TOLERANCE,
-)
+from tilesolve.constants.policy import ROUNDED_OPTIMA, SHORT_RUN_SHARE, TIME_TOLERANCE
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem

@@ -1,0 +1,113 @@
+"""Solved nests: all solutions of a computation in order, and what they take together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Self, TypeGuard, TypeVar
+
+from tilesolve.machine.model import Machine
+from tilesolve.model.chain import Chain
+from tilesolve.model.starts import Start, list_between
+from tilesolve.nests.group_price import without_arrays
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.solutions import (
+    BandSolution,
+    BlockSolution,
+    FusedSolution,
+    LoopSolution,
+    NestSolution,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedNest:
+    """How a whole computation is run.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    solutions
+        How each statement is run, in order.
+    """
+
+    request: NestRequest
+    solutions: tuple[NestSolution, ...] = field(hash=False)
+
+    @property
+    def machine(self) -> Machine:
+        """Where."""
+        return self.request.machine
+
+    @property
+    def threads(self) -> int:
+        """How many work at once."""
+        return self.request.threads
+
+    def starting(self, start: Start) -> Self:
+        """Return the same with arrays that lie elsewhere when a call begins.
+
+        What is decided stays, and is predicted for them.
+        """
+        request = replace(self.request, start=start)
+        return replace(self, request=request, solutions=_started(self.solutions, start))
+
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds of a call: of all statements, and what it takes besides."""
+        costs, cold = self.machine.costs, self.request.start == "cold"
+        called = costs.cold_statement_seconds if cold else costs.statement_seconds
+        return called + add_seconds(self.solutions)
+
+
+def add_seconds(solutions: Sequence[NestSolution]) -> float:
+    """Return what solutions take one after another: loops find in caches what others left there."""
+    if len(solutions) == 1:
+        return solutions[0].seconds
+    touched = [_list_touched(one) for one in solutions]
+    past = [next(iter(one.non_temporal), None) if _is_looped(one) else None for one in solutions]
+    works = [_sum_touched(several) for several in touched]
+    total = 0.0
+    for one, several, between in zip(solutions, touched, list_between(works, past), strict=True):
+        if _is_looped(one):
+            total += one.request.score(one.cost, [between.get(name, inf) for name, _ in several])
+        else:
+            total += one.seconds
+    return total
+
+
+def _is_looped(solution: NestSolution) -> TypeGuard[LoopSolution | FusedSolution]:
+    return isinstance(solution, LoopSolution | FusedSolution)
+
+
+def _list_touched(solution: NestSolution) -> list[tuple[str, float]]:
+    """Return the arrays that a solution touches, as its price has them, and the bytes of each."""
+    if not _is_looped(solution):
+        return [(one.name, float(one.bytes)) for one in solution.computation.arrays]
+    names = [one.array for one in Chain(without_arrays(solution.loops)).accesses]
+    return list(zip(names, solution.cost.levels[-1].moved, strict=True))
+
+
+def _sum_touched(several: Sequence[tuple[str, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, size in several:
+        found[name] = found.get(name, 0.0) + size
+    return found
+
+
+_S = TypeVar("_S", bound=NestSolution)
+
+
+def _started(solutions: tuple[_S, ...], start: Start) -> tuple[_S, ...]:
+    """Return solutions with arrays that lie elsewhere at first."""
+    found = []
+    for one in solutions:
+        match one:
+            case BlockSolution():
+                one = replace(one, kinds=tuple(_started(kind, start) for kind in one.kinds))
+            case BandSolution():
+                one = replace(one, kinds=tuple(_started(kind, start) for kind in one.kinds))
+        found.append(replace(one, request=replace(one.request, start=start)))
+    return tuple(found)
