@@ -1,10 +1,5 @@
 """Convolutions of whole networks are layers, however constants are written; others say why not."""
 
-import os
-import signal
-import threading
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -26,7 +21,6 @@ from onnx_networks import (  # noqa: E402
 
 from tilesolve.bench.network_models import NETWORKS, write_network  # noqa: E402
 from tilesolve.networks.works import EvaluatorWork  # noqa: E402
-from tilesolve.system.cancellation import is_stopped  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -232,28 +226,6 @@ def test_convolutions_of_functions():
     loaded = check_loaded(made, {"x": RNG.standard_normal((1, 2, 6)).astype(np.float32)})
     assert (len(loaded.layers), loaded.others) == (1, ())
     assert len(tilesolve.onnx.layers(made)) == 1
-
-
-def test_interrupts():
-    """Ctrl-C ends a long call, which is left between two works; the next one is right again."""
-    node, x = helper.make_node, RNG.standard_normal((1, 2, 6)).astype(np.float32)
-    loaded = tilesolve.onnx.load(make_model([node("Relu", ["x"], ["y"])], {"x": x.shape}, {}))
-    expected, bound, ended = loaded(x)["y"], loaded._recent.bound, []
-
-    def wait(held):
-        while not is_stopped():
-            time.sleep(0.001)
-        ended.append(True)
-
-    runs, bound.runs, bound.long = bound.runs, [wait], True
-    timer = threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT])
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        loaded(x)
-    timer.join()
-    assert ended == [True]
-    bound.runs = runs
-    np.testing.assert_array_equal(loaded(x)["y"], expected)
 
 
 def test_constants_that_cannot_be_computed():

@@ -63,7 +63,7 @@ def check(layer, band, activation, *, bias=True, residual=True, threads=1, machi
     kept = [poisoned(shape, kind) for shape in plan.shapes]
     filters = plan.product.prepare(transform_filters(weights))
     images[...] = 0
-    steps = plan.bind(images, filters, shift, added, out, kept)
+    steps = plan.calls(images, filters, shift, added, out, kept).bind()
     for _ in range(2):
         images[...] = rng.standard_normal(layer.x_shape)
         out[...] = np.nan

@@ -15,6 +15,7 @@ from tilesolve.networks.works import (
     EvaluatorWork,
     LayerWork,
     PipelineWork,
+    WinogradWork,
     Work,
 )
 from tilesolve.show.pictures import GREY, INK, check_picture, save
@@ -88,7 +89,7 @@ def find_edges(works: Sequence[Work]) -> list[tuple[int, int]]:
 def _written(work: Work) -> list[Place]:
     """Return the places that a work writes."""
     match work:
-        case LayerWork() | DepthwiseWork() | CopyWork():
+        case LayerWork() | DepthwiseWork() | WinogradWork() | CopyWork():
             return [work.out]
         case BorderWork():
             return [work.place]
