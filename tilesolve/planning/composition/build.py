@@ -26,7 +26,8 @@ from tilesolve.planning.composition.scheme import Scheme, Vector
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.in_place import is_cheap_in_place
 from tilesolve.planning.layout_policy import contiguous_letter, letter_of_row_vectors
-from tilesolve.planning.register_tile import Sides, microkernel_of
+from tilesolve.planning.register_cuts import Sides
+from tilesolve.planning.register_tile import microkernel_of
 from tilesolve.planning.runner import Runner, roles_of
 from tilesolve.planning.solution import (
     Composed,
