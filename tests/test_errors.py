@@ -136,6 +136,7 @@ OWN = {
     "Machine.level": {"name": "L1"},
     "Machine.replace": {"changes": {"cores": 2}},
     "NestPlan.__call__": {"arrays": (FEW, FEW), "named": {}},
+    "NestPlan.bind": {"arrays": (FEW, FEW), "out": np.empty((4, 4))},
     "NestPlan.from_json": {"text": partial(tilesolve.NestPlan.to_json)},
     "Plan.from_json": {"text": partial(tilesolve.Plan.to_json)},
     "NestPlan.whatif": {"factors": {"compute": 0.5}},
@@ -180,7 +181,7 @@ OWN = {
 MADE = {"ConvLayer", "Expression", "Ranking", "TilesolveError"}
 """Classes that nobody makes by calling them."""
 
-INSIDE = {"Expression.run", "Ranking.draw", "Ranking.run", "clear_cache"}
+INSIDE = {"ConvLayer.lay_out", "Expression.run", "Ranking.draw", "Ranking.run", "clear_cache"}
 """What takes arguments that have been checked; what takes any path, and would write there; what
 runs many plans; and what takes none, and would empty the caches."""
 

@@ -311,6 +311,7 @@ def name_reads(request: NestRequest) -> dict[str, Read]:
     --------
     >>> from tilesolve.contractions.statements.computation import bind_stages
     >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.machine.model import Machine
     >>> found = bind_stages(parse_stages("C[i,j] += A[i,k] * A[j,k]"), 8)
     >>> {x: str(one) for x, one in name_reads(NestRequest(found, Machine.load("i7-6700k"))).items()}
     {'A': 'A[i,k]', 'A_': 'A[j,k]'}

@@ -10,6 +10,7 @@ import contextlib
 import os
 import struct
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tilesolve.contractions.errors import SettingError
@@ -123,7 +124,7 @@ def bound_cache(written: Path) -> None:
 def _note_written(journal: Path, size: int) -> int | None:
     """Note that a file was written; return the bytes since somebody looked; None if nobody has."""
     is_new = not journal.exists()
-    with journal.open("ab+") as file:
+    with open(journal, "ab+", opener=partial(os.open, mode=0o600)) as file:
         file.write(_SIZE.pack(size))
         file.seek(0)
         content = file.read()

@@ -275,7 +275,8 @@ def test_the_next_micro_panels_are_prefetched_before_non_temporal_stores(
 def test_missing_rows_are_masked(cpu, bits, registers, dtype):
     """Where rows are missing, one loop reads C and writes it under a mask.
 
-    Where C is not read, each column is written so, straight from registers.
+    Where C is not read, each column is written so, straight from registers. The bias of the rows,
+    which complex kernels have none of, is read under it, too.
     """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
         parts = 2 if shape.complex else 1
@@ -283,7 +284,7 @@ def test_missing_rows_are_masked(cpu, bits, registers, dtype):
         moves = rf"^(vmovu|vmaskmov){SUFFIX[shape.real]}\s.*%{REGISTERS[bits]}"
         assert count(masked, moves) == len(masked), shape.name
         loads = count(masked, r"^\S+\s+-?\d*\(")
-        assert loads == parts, shape.name
+        assert loads == 2, shape.name
         assert len(masked) - loads == parts * (shape.columns + 1), shape.name
 
 
