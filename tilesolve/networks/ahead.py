@@ -51,10 +51,16 @@ class LayerMaker:
         return found
 
     def plan(self, chain: Chain, shape: tuple[int, ...]) -> ConvLayer:
-        """Return a new layer: that of a chain, or of a part of one."""
+        """Return a new layer: that of a chain, or of a part of one.
+
+        Sums that threads would divide are one thread's: parts of them are no part of a task list.
+        """
         begin = perf_counter()
         request = chain.request(shape, self.machine, self.threads)
         found = ConvLayer(request, chain.weights, chain.bias, packs=False)
+        if found.plan.solution.partial_outputs:
+            request = chain.request(shape, self.machine, 1)
+            found = ConvLayer(request, chain.weights, chain.bias, packs=False)
         before, self._seconds = self._seconds, self._seconds + perf_counter() - begin
         if before < NETWORK_ALONE_SECONDS <= self._seconds:
             self._helpers.enter_context(plan_ahead(list(dict.fromkeys(self._list_waiting()))))
