@@ -1,0 +1,94 @@
+"""What tasks compute. An expression is made once for each form and shapes in a worker's process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.half_precision import is_half, summed_dtype
+from tilesolve.expressions.compile import expression
+
+Array = npt.NDArray[Any]
+
+_expressions: dict[tuple[Any, ...], Callable[..., Array]] = {}
+_lock = Lock()
+
+
+def contract(text: str, dtype: str, first: Array, second: Array, *before: Array | None) -> Array:
+    """Return the contraction of two blocks, added to what an earlier step has; ignore the rest.
+
+    Examples
+    --------
+    >>> contract("ij,jk->ik", "float64", np.eye(2), np.ones((2, 2)), np.ones((2, 2))).tolist()
+    [[2.0, 2.0], [2.0, 2.0]]
+    """
+    name = summed_dtype(dtype) if is_half(dtype) else dtype
+    blocks = [np.asarray(block).astype(name, copy=False) for block in (first, second)]
+    found = np.asarray(_expression(text, name, blocks[0].shape, blocks[1].shape)(*blocks))
+    if before and before[0] is not None:
+        found = np.add(found, before[0], out=found if found.flags.writeable else None)
+    return found
+
+
+def _expression(text: str, dtype: str, *shapes: tuple[int, ...]) -> Callable[..., Array]:
+    """Return what contracts blocks of some shapes: all threads of a process share it."""
+    key = (text, dtype, shapes)
+    with _lock:
+        if key not in _expressions:
+            _expressions[key] = expression(text, *shapes, dtype=dtype, threads=1)
+        return _expressions[key]
+
+
+def add(first: Array, second: Array) -> Array:
+    """Return the sum of two parts of a chunk."""
+    return np.add(first, second)
+
+
+def finish(dtype: Any, found: Array, *control: None) -> Array:
+    """Return a finished chunk in the result's dtype."""
+    del control
+    return found.astype(dtype, copy=False)
+
+
+def done(*found: Array) -> None:
+    """Return nothing: that something is there is what others wait for."""
+    del found
+
+
+def load(nodes: Mapping[Any, Any], key: Any, *control: None) -> Array:
+    """Return a chunk of a source, whose own tasks are run here."""
+    import dask
+
+    del control
+    return np.asarray(dask.get(dict(nodes), key))
+
+
+def cut(source: Array, box: tuple[slice, ...], *control: None) -> Array:
+    """Return a copy of a part of a source, which leaves the rest behind."""
+    del control
+    return np.ascontiguousarray(source[box])
+
+
+def assemble(
+    shape: tuple[int, ...],
+    dtype: Any,
+    places: Sequence[tuple[tuple[slice, ...], tuple[slice, ...]]],
+    *pieces: Array | None,
+) -> Array:
+    """Return a block put together from pieces: where each is taken from, and where it goes.
+
+    Examples
+    --------
+    >>> whole = slice(None)
+    >>> places = [((whole, slice(1)), (whole, slice(0, 1))), ((whole,), (whole, slice(1, 2)))]
+    >>> assemble((1, 2), float, places, np.ones((1, 3)), np.zeros((1, 1))).tolist()
+    [[1.0, 0.0]]
+    """
+    block = np.empty(shape, dtype)
+    for (source, target), piece in zip(places, pieces, strict=False):
+        block[target] = np.asarray(piece)[source]
+    return block

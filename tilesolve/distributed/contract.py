@@ -1,0 +1,193 @@
+"""`einsum` and `tensordot` on Dask arrays: lazy, planned for the workers of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+
+from tilesolve.contractions.errors import SizeError, SpecError
+from tilesolve.contractions.letters import fresh
+from tilesolve.contractions.problem import OPERAND_DTYPES, Problem
+from tilesolve.contractions.subscripts import read
+from tilesolve.distributed.clients import Team, find_team
+from tilesolve.distributed.graph import PlacedLayer, make_array
+from tilesolve.distributed.schedule import Schedule
+from tilesolve.distributed.sources import check_array, open_source
+from tilesolve.expressions.dispatch import Options, Request
+from tilesolve.expressions.paths import find_path, split_path
+from tilesolve.expressions.step_kernels import in_ascii
+from tilesolve.machine.model import Machine
+from tilesolve.planning.network import Division, divide
+
+
+def einsum(
+    subscripts: str,
+    *arrays: Any,
+    client: Any = None,
+    memory_limit: int | None = None,
+) -> da.Array:
+    """Contract Dask arrays, each worker its share, with the blocks that move least.
+
+    Nothing is computed before the result is. Chunks of operands may lie as they like: they are put
+    together into the blocks of the plan once.
+
+    Parameters
+    ----------
+    subscripts
+        As `tilesolve.einsum` takes them, in text; no letter stands twice in an operand.
+    *arrays
+        Dask arrays, or what NumPy makes arrays of.
+    client
+        The client whose workers compute; if None, the one in force, or this process.
+    memory_limit
+        Bytes that blocks may take on one worker at any time; if None, 60 % of its own limit.
+
+    Raises
+    ------
+    SpecError, SizeError, DtypeError
+        If subscripts and arrays do not fit, chunks have unknown sizes, or elements are no numbers.
+    MemoryLimitError
+        If blocks do not fit beside each other in that much memory.
+    MachineError
+        If the client is closed, or has no workers.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = da.ones((6, 8), chunks=3)
+    >>> einsum("ij,kj->ik", x, x).compute(scheduler="sync").tolist()[0]
+    [8.0, 8.0, 8.0, 8.0, 8.0, 8.0]
+    """
+    operands = [check_array(array, number) for number, array in enumerate(arrays)]
+    form = read(subscripts, [array.ndim for array in operands])
+    for number, letters in enumerate(form.operands):
+        if form.spec is not None or len(set(letters)) < len(letters):
+            raise SpecError(
+                f"{form.operand(number)} of {subscripts!r} has a letter twice, or affine "
+                "subscripts: take the diagonal first"
+            )
+    sizes = form.sizes([array.shape for array in operands])
+    for number, (letters, array) in enumerate(zip(form.operands, operands, strict=True)):
+        for axis, letter in enumerate(letters):
+            if array.shape[axis] != sizes[letter]:
+                raise SizeError(
+                    f"{form.name(letter)} of {form.operand(number)} has extent "
+                    f"{array.shape[axis]}, elsewhere {sizes[letter]}: Dask arrays are not broadcast"
+                )
+    dtype = np.result_type(*operands)
+    team = find_team(client, memory_limit)
+    *texts, output = in_ascii(",".join((*form.operands, form.output))).split(",")
+    plain = dict(zip(in_ascii("".join(sizes)), sizes.values(), strict=True))
+    return _contract_all(texts, output, operands, plain, dtype, team)
+
+
+def tensordot(
+    first: Any,
+    second: Any,
+    axes: int | Sequence[Any] = 2,
+    *,
+    client: Any = None,
+    memory_limit: int | None = None,
+) -> da.Array:
+    """Sum products over axes as `numpy.tensordot` does; see `einsum`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = da.ones((6, 8), chunks=3)
+    >>> float(tensordot(x, x, 2).compute(scheduler="sync"))
+    48.0
+    """
+    ranks = np.ndim(first), np.ndim(second)
+    if isinstance(axes, int):
+        pairs = list(zip(range(ranks[0] - axes, ranks[0]), range(axes), strict=True))
+    else:
+        sides = [[one] if isinstance(one, int) else list(one) for one in axes]
+        if len(sides) != 2 or len(sides[0]) != len(sides[1]):
+            raise SpecError(
+                f"axes must be a number or two lists as long as each other, got {axes!r}"
+            )
+        pairs = [(a % ranks[0], b % ranks[1]) for a, b in zip(*sides, strict=True)]
+    letters = fresh("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", taken=())
+    one, other = ([next(letters) for _ in range(rank)] for rank in ranks)
+    for a, b in pairs:
+        other[b] = one[a]
+    summed = {one[a] for a, _ in pairs}
+    output = "".join(letter for letter in (*one, *other) if letter not in summed)
+    text = f"{''.join(one)},{''.join(other)}->{output}"
+    return einsum(text, first, second, client=client, memory_limit=memory_limit)
+
+
+def divisions(array: da.Array) -> tuple[Division, ...]:
+    """Return the plans of all contractions in an array's graph: chunks, bytes, and peak memory.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = da.ones((6, 8), chunks=3)
+    >>> divisions(einsum("ij,kj->ik", x, x))[0].peak
+    1056
+    """
+    layers = array.dask.layers.values()
+    return tuple(layer.division for layer in layers if isinstance(layer, PlacedLayer))
+
+
+def _contract_all(
+    texts: list[str],
+    output: str,
+    arrays: list[da.Array],
+    sizes: dict[str, int],
+    dtype: np.dtype[Any],
+    team: Team,
+) -> da.Array:
+    """Return the contraction of all operands, pair by pair in the order of opt_einsum."""
+    if len(arrays) == 1:
+        return _reorder(texts[0], output, arrays[0])
+    request = Request(sizes, dtype, Options(None, True, None))
+    for pair in split_path(texts, output, find_path(request, texts, output)):
+        left = [text for at, text in enumerate(texts) if at not in pair.takes]
+        wanted = output if not left else "".join(sorted(pair.letters))
+        one, other = sorted(pair.takes)
+        made = _contract(texts[one], texts[other], wanted, arrays[one], arrays[other], dtype, team)
+        arrays = [array for at, array in enumerate(arrays) if at not in pair.takes] + [made]
+        texts = [*left, wanted]
+    return arrays[0]
+
+
+def _reorder(text: str, output: str, array: da.Array) -> da.Array:
+    """Return an array summed over what the output lacks, with its axes in the output's order."""
+    lacking = tuple(axis for axis, letter in enumerate(text) if letter not in output)
+    found = array.sum(axis=lacking, dtype=array.dtype) if lacking else array
+    left = "".join(letter for letter in text if letter in output)
+    return found if left == output else found.transpose([left.index(i) for i in output])
+
+
+def _contract(
+    one: str,
+    other: str,
+    output: str,
+    first: da.Array,
+    second: da.Array,
+    dtype: np.dtype[Any],
+    team: Team,
+) -> da.Array:
+    """Return the contraction of two arrays."""
+    kept = [
+        "".join(i for i in text if i in output or i in rest)
+        for text, rest in ((one, other), (other, one))
+    ]
+    first, second = _reorder(one, kept[0], first), _reorder(other, kept[1], second)
+    text = f"{kept[0]},{kept[1]}->{output}"
+    sizes = dict(zip(kept[0] + kept[1], first.shape + second.shape, strict=True))
+    if not all(sizes.values()):
+        return da.zeros([sizes[i] for i in output], dtype=dtype)
+    # Other dtypes are computed by NumPy; they move no more than the widest real.
+    known = dtype.name if dtype.name in OPERAND_DTYPES else "float64"
+    division = divide(Problem.of(text, sizes, known), Machine.load(None), team.cluster)
+    sources = [open_source(array, team.held(array)) for array in (first, second)]
+    token = tokenize(text, first.name, second.name, division.cuts, team.addresses)
+    return make_array(Schedule(division), sources, team.addresses, text, dtype, token)

@@ -1,0 +1,162 @@
+"""Which worker computes which chunk, step by step, and which blocks of operands move for it.
+
+It is a value without Dask: graphs are built of it, and `moved` counts its transfers one by one, so
+that the model's bytes can be held against them for any number of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+from tilesolve.planning.network import Division
+from tilesolve.planning.worker_cuts import comes_back
+
+Chunk = tuple[int, ...]
+"""Numbers of a chunk along the letters of a tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A chunk of an operand, 1 or 2; `visit` counts how often loops have come back to it."""
+
+    operand: int
+    chunk: Chunk
+    visit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One contraction of two blocks, added to what the worker's step before has of the chunk."""
+
+    worker: int
+    step: int
+    part: int
+    chunk: Chunk
+    blocks: tuple[Block, Block]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All tasks of a division.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.machine.cluster import Cluster
+    >>> from tilesolve.machine.model import Machine
+    >>> from tilesolve.planning.network import divide
+    >>> problem, cluster = Problem.of("ij-ik-kj", 4096), Cluster(4, 10**9, 1e9)
+    >>> found = divide(problem, Machine.load("i7-6700k"), cluster)
+    >>> sum(Schedule(found).moved()) == found.price.volume
+    True
+    """
+
+    division: Division
+
+    @cached_property
+    def bounds(self) -> dict[str, tuple[int, ...]]:
+        """Where the chunks of each letter begin and end."""
+        division = self.division
+        return {i: cut.bounds(division.problem.sizes[i]) for i, cut in division.cuts}
+
+    @cached_property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks, worker by worker, in the order of its steps."""
+        return tuple(task for number in range(self.division.workers) for task in self._own(number))
+
+    @cached_property
+    def users(self) -> dict[Block, tuple[int, ...]]:
+        """The workers that use each block."""
+        found: dict[Block, dict[int, None]] = {}
+        for task in self.tasks:
+            for block in task.blocks:
+                found.setdefault(block, {})[task.worker] = None
+        return {block: tuple(workers) for block, workers in found.items()}
+
+    @cached_property
+    def first_steps(self) -> dict[Block, int]:
+        """The step in which each block is used first."""
+        found: dict[Block, int] = {}
+        for task in self.tasks:
+            for block in task.blocks:
+                found[block] = min(task.step, found.get(block, task.step))
+        return found
+
+    def owner(self, block: Block) -> int:
+        """Return the worker that makes a block: its users take turns."""
+        users = self.users[block]
+        return users[sum(block.chunk) % len(users)]
+
+    def size(self, tensor: int, chunk: Chunk) -> int:
+        """Return the bytes of a chunk of a tensor."""
+        return prod(self.shape(tensor, chunk)) * self.division.problem.itemsize
+
+    def shape(self, tensor: int, chunk: Chunk) -> tuple[int, ...]:
+        """Return the shape of a chunk of a tensor."""
+        return tuple(end - begin for begin, end in self.box(tensor, chunk))
+
+    def box(self, tensor: int, chunk: Chunk) -> tuple[tuple[int, int], ...]:
+        """Return where a chunk of a tensor begins and ends along each axis."""
+        letters = self.division.problem.spec.tensors[tensor].letters
+        bounds = self.bounds
+        return tuple(
+            (bounds[i][at], bounds[i][at + 1]) for i, at in zip(letters, chunk, strict=True)
+        )
+
+    def moved(self) -> tuple[int, int, int]:
+        """Return the bytes of C, A and B that cross the network, counted task by task."""
+        sizes = [0, 0, 0]
+        for block, users in self.users.items():
+            sizes[block.operand] += (len(users) - 1) * self.size(block.operand, block.chunk)
+        parts: dict[Chunk, set[int]] = {}
+        for task in self.tasks:
+            parts.setdefault(task.chunk, set()).add(task.part)
+        for chunk, found in parts.items():
+            sizes[0] += (len(found) - 1) * self.size(0, chunk)
+        return sizes[0], sizes[1], sizes[2]
+
+    def _own(self, number: int) -> Iterator[Task]:
+        """Yield the tasks of one worker."""
+        division = self.division
+        spec, cut = division.problem.spec, division.cut
+        place, rest = {}, number
+        for letter, one in reversed(division.cuts):
+            rest, place[letter] = divmod(rest, one.workers)
+        part = 0
+        for letter, one in division.cuts:
+            if letter not in spec.output.letters:
+                part = part * one.workers + place[letter]
+        outer = division.loops[::-1]
+        visits: dict[tuple[int, Chunk], int] = {}
+        latest: dict[int, Chunk] = {}
+        for step, at in enumerate(product(*(range(cut[i].tiles) for i in outer))):
+            tile = dict(zip(outer, at, strict=True))
+            visit = [0, self._visit(1, tile, latest, visits), self._visit(2, tile, latest, visits)]
+            first = {i: (place[i] * cut[i].tiles + tile[i]) * cut[i].chunks for i in place}
+            for inner in product(*(range(cut[i].chunks) for i in place)):
+                here = {i: first[i] + more for i, more in zip(place, inner, strict=True)}
+                chunk, *operands = (tuple(here[i] for i in one.letters) for one in spec.tensors)
+                blocks = Block(1, operands[0], visit[1]), Block(2, operands[1], visit[2])
+                yield Task(number, step, part, chunk, blocks)
+
+    def _visit(
+        self,
+        operand: int,
+        tile: Mapping[str, int],
+        latest: dict[int, Chunk],
+        visits: dict[tuple[int, Chunk], int],
+    ) -> int:
+        """Return how often the loops have come back to an operand's tile, where it is not kept."""
+        division = self.division
+        letters: Sequence[str] = division.problem.spec.tensors[operand].letters
+        if division.kept or not comes_back(division.problem, division.cut, division.order, letters):
+            return 0
+        here = tuple(tile[i] for i in letters)
+        if latest.get(operand) != here:
+            latest[operand] = here
+            visits[operand, here] = visits.get((operand, here), -1) + 1
+        return visits[operand, here]
