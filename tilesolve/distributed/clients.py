@@ -12,7 +12,7 @@ import dask.array as da
 from distributed import Client, default_client
 from distributed.client import futures_of
 
-from tilesolve.constants.policy import ASSUMED_NETWORK_RATE, WORKER_MEMORY_SHARE
+from tilesolve.constants.network import ASSUMED_NETWORK_RATE, WORKER_MEMORY_SHARE
 from tilesolve.contractions.errors import MachineError, MemoryLimitError
 from tilesolve.distributed.placement import Placement
 from tilesolve.machine.cluster import Cluster, cluster_file

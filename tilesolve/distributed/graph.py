@@ -12,7 +12,7 @@ from dask._task_spec import Task, TaskRef
 from dask.array import Array
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from tilesolve.constants.policy import BLOCK_INSTANCES
+from tilesolve.constants.network import BLOCK_INSTANCES
 from tilesolve.distributed import blocks
 from tilesolve.distributed.placement import PREFIX
 from tilesolve.distributed.schedule import Block, Chunk, Schedule

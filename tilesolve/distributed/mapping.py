@@ -15,7 +15,7 @@ import dask.array as da
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.constants.policy import BLOCK_INSTANCES, CHUNKS_PER_THREAD
+from tilesolve.constants.network import BLOCK_INSTANCES, CHUNKS_PER_THREAD
 from tilesolve.contractions.errors import MemoryLimitError, PlanError, SizeError
 from tilesolve.distributed.clients import Team, find_team
 from tilesolve.distributed.sources import check_array

@@ -10,7 +10,7 @@ from time import perf_counter
 import numpy as np
 from distributed import Client, LocalCluster, wait
 
-from tilesolve.constants.policy import NETWORK_PROBE_BYTES, NETWORK_PROBE_PAIRS
+from tilesolve.constants.network import NETWORK_PROBE_BYTES, NETWORK_PROBE_PAIRS
 from tilesolve.contractions.errors import CalibrationError
 from tilesolve.distributed.clients import describe_workers
 from tilesolve.machine.cluster import Cluster

@@ -9,7 +9,7 @@ from typing import Self
 
 import tomli_w
 
-from tilesolve.constants.policy import (
+from tilesolve.constants.network import (
     ASSUMED_NETWORK_RATE,
     ASSUMED_WORKER_BYTES,
     WORKER_MEMORY_SHARE,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf, prod, sqrt
 
-from tilesolve.constants.policy import MOST_WORKER_TASKS, ROOM_CONCESSION, WORKERS_LEFT_SHARE
+from tilesolve.constants.network import MOST_WORKER_TASKS, ROOM_CONCESSION, WORKERS_LEFT_SHARE
 from tilesolve.contractions.errors import MemoryLimitError, SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.cluster import Cluster

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, prod
 
-from tilesolve.constants.policy import (
+from tilesolve.constants.network import (
     BLOCK_INSTANCES,
     CHUNKS_PER_THREAD,
     LEAST_CHUNK_BYTES,

@@ -1,0 +1,39 @@
+"""Cut-offs of the network level, and what is assumed of workers that nothing measured."""
+
+from __future__ import annotations
+
+WORKER_MEMORY_SHARE = 0.6
+"""Share of a worker's memory that blocks may take: where Dask begins to move data to disk."""
+
+BLOCK_INSTANCES = 3
+"""Copies of a moving operand's block at once: one in use, one on the way, one that is left."""
+
+WORKERS_LEFT_SHARE = 0.125
+"""Share of the workers that may stay idle where fewer of them cut all letters more evenly."""
+
+CHUNKS_PER_THREAD = 2
+"""Chunks of C per thread of a worker: one arrives while another is computed."""
+
+LEAST_CHUNK_BYTES = 1 << 20
+"""Bytes below which chunks of C are not cut further."""
+
+ROOM_CONCESSION = 0.9
+"""Factor on the room of tiles, as long as a schedule of theirs needs more than there is."""
+
+TILE_GROWTH = 1.25
+"""Factor on the number of tiles, as long as fewer of them do not fit a worker's memory."""
+
+ASSUMED_NETWORK_RATE = 1.2e9
+"""Bytes per second into a worker where nothing measured them: ten gigabits."""
+
+ASSUMED_WORKER_BYTES = 16 << 30
+"""Memory of a worker where nothing says it."""
+
+NETWORK_PROBE_BYTES = 1 << 26
+"""Bytes that calibration moves between two workers."""
+
+NETWORK_PROBE_PAIRS = 17
+"""Transfers that calibration makes at most, the first of which does not count."""
+
+MOST_WORKER_TASKS = 100_000
+"""Tasks of one worker at most: a scheduler takes a millisecond for each."""
