@@ -17,8 +17,8 @@ CHUNKS_PER_THREAD = 2
 LEAST_CHUNK_BYTES = 1 << 20
 """Bytes below which chunks of C are not cut further."""
 
-ROOM_CONCESSION = 0.9
-"""Factor on the room of tiles, as long as a schedule of theirs needs more than there is."""
+ROOM_SHARES = (1.0, 0.7, 0.5, 0.3, 0.1, 0.01)
+"""Shares of a worker's room that tiles are solved for, until what runs beside them fits, too."""
 
 TILE_GROWTH = 1.25
 """Factor on the number of tiles, as long as fewer of them do not fit a worker's memory."""

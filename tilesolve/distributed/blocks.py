@@ -18,20 +18,31 @@ _expressions: dict[tuple[Any, ...], Callable[..., Array]] = {}
 _lock = Lock()
 
 
-def contract(text: str, dtype: str, first: Array, second: Array, *before: Array | None) -> Array:
-    """Return the contraction of two blocks, added to what an earlier step has; ignore the rest.
+def contract(
+    text: str,
+    dtype: str,
+    boxes: Sequence[tuple[slice, ...] | None],
+    first: Array,
+    second: Array,
+    before: Array | None,
+) -> Array:
+    """Return the contraction of parts of two arrays, added to what an earlier step has.
 
     Examples
     --------
-    >>> contract("ij,jk->ik", "float64", np.eye(2), np.ones((2, 2)), np.ones((2, 2))).tolist()
-    [[2.0, 2.0], [2.0, 2.0]]
+    >>> whole = (None, None)
+    >>> contract("ij,jk->ik", "float64", whole, np.eye(2), np.ones((2, 2)), np.eye(2)).tolist()
+    [[2.0, 1.0], [1.0, 2.0]]
     """
     name = summed_dtype(dtype) if is_half(dtype) else dtype
-    blocks = [np.asarray(block).astype(name, copy=False) for block in (first, second)]
-    found = np.asarray(_expression(text, name, blocks[0].shape, blocks[1].shape)(*blocks))
-    if before and before[0] is not None:
-        found = np.add(found, before[0], out=found if found.flags.writeable else None)
-    return found
+    parts = [
+        np.asarray(array if box is None else array[box]).astype(name, copy=False)
+        for array, box in zip((first, second), boxes, strict=True)
+    ]
+    found = np.asarray(_expression(text, name, *(part.shape for part in parts))(*parts))
+    if before is None:
+        return found
+    return np.add(found, before, out=found if found.flags.writeable else None)
 
 
 def _expression(text: str, dtype: str, *shapes: tuple[int, ...]) -> Callable[..., Array]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
-from tilesolve.contractions.errors import SizeError, SpecError
+from tilesolve.constants.network import ROOM_SHARES
+from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import OPERAND_DTYPES, Problem
 from tilesolve.contractions.subscripts import read
 from tilesolve.distributed.clients import Team, find_team
-from tilesolve.distributed.graph import PlacedLayer, make_array
+from tilesolve.distributed.graph import PlacedLayer, Writer, make_array
 from tilesolve.distributed.schedule import Schedule
 from tilesolve.distributed.sources import check_array, open_source
 from tilesolve.expressions.dispatch import Options, Request
@@ -22,6 +25,7 @@ from tilesolve.expressions.paths import find_path, split_path
 from tilesolve.expressions.step_kernels import in_ascii
 from tilesolve.machine.model import Machine
 from tilesolve.planning.network import Division, divide
+from tilesolve.system.units import format_size
 
 
 def einsum(
@@ -187,7 +191,26 @@ def _contract(
         return da.zeros([sizes[i] for i in output], dtype=dtype)
     # Other dtypes are computed by NumPy; they move no more than the widest real.
     known = dtype.name if dtype.name in OPERAND_DTYPES else "float64"
-    division = divide(Problem.of(text, sizes, known), Machine.load(None), team.cluster)
+    problem, machine = Problem.of(text, sizes, known), Machine.load(None)
     sources = [open_source(array, team.held(array)) for array in (first, second)]
-    token = tokenize(text, first.name, second.name, division.cuts, team.addresses)
-    return make_array(Schedule(division), sources, team.addresses, text, dtype, token)
+    peaks = []
+    for share, reloads in product(ROOM_SHARES[:4], (False, True)):
+        room = replace(team.cluster, memory=max(1, int(share * team.cluster.memory)))
+        try:
+            division = divide(problem, machine, room)
+        except MemoryLimitError:
+            if peaks:
+                break
+            raise
+        token = tokenize(text, first.name, second.name, division.cuts, team.addresses, reloads)
+        writer = Writer(Schedule(division), sources, team.addresses, token, reloads)
+        found = make_array(writer, text, dtype)
+        if writer.peak <= team.cluster.room:
+            return found
+        peaks.append(writer.peak)
+    largest = [format_size(max(source.sizes)) for source in sources]
+    raise MemoryLimitError(
+        f"blocks of {problem} take {format_size(min(peaks))} of the "
+        f"{format_size(team.cluster.room)} that they may on a worker, as chunks of A have up to "
+        f"{largest[0]} and of B {largest[1]}: make these smaller, or cut them along other axes"
+    )

@@ -1,11 +1,12 @@
-"""From a schedule to a Dask graph: blocks, steps, sums, and what holds loads back."""
+"""From a schedule to a Dask graph: loads, blocks, steps, sums, and what holds loads back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import Task, TaskRef
@@ -17,24 +18,33 @@ from tilesolve.distributed import blocks
 from tilesolve.distributed.placement import PREFIX
 from tilesolve.distributed.schedule import Block, Chunk, Schedule
 from tilesolve.distributed.sources import Piece, Source
-from tilesolve.planning.network import Division
 
 Key = tuple[Any, ...]
 
 
-class PlacedLayer(MaterializedLayer):
-    """Tasks of one division, and the worker that each chunk of the result is left on."""
+class Part(NamedTuple):
+    """A chunk of a source on one visit of the loops."""
 
-    def __init__(
-        self, tasks: dict[Key, Task], division: Division, places: dict[Chunk, str]
-    ) -> None:
+    operand: int
+    visit: int
+    chunk: Chunk
+
+
+class PlacedLayer(MaterializedLayer):
+    """Tasks of one division, the worker of each chunk of the result, and what was promised."""
+
+    def __init__(self, tasks: dict[Key, Task], places: dict[Chunk, str], writer: Writer) -> None:
         super().__init__(tasks)
-        self.division, self.places = division, places
+        self.places, self.division = places, writer.schedule.division
+        self.sent, self.peak = writer.sent, writer.peak
 
 
 @dataclass
 class Writer:
-    """Writes the tasks of a schedule.
+    """Writes the tasks of a schedule, and counts what moves and stays.
+
+    A block is put together by each worker that uses it, of pieces that are sent there; where it
+    lies in one chunk, that chunk is read in place.
 
     Parameters
     ----------
@@ -46,73 +56,120 @@ class Writer:
         Of the workers; none where one process runs all.
     token
         What makes keys of this graph differ from others.
+    reloads
+        Whether chunks that can be made anywhere are made again in each step, not kept.
+    sent
+        Bytes of C, A and B that move.
     """
 
     schedule: Schedule
     sources: Sequence[Source]
     addresses: Sequence[str]
     token: str
+    reloads: bool = False
+    sent: list[int] = field(default_factory=lambda: [0, 0, 0])
     tasks: dict[Key, Task] = field(default_factory=dict)
-    _loads: dict[Key, tuple[TaskRef, str]] = field(default_factory=dict)
+    _spans: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def address(self, worker: int) -> str:
         """Return the address of a worker."""
         return self.addresses[worker % len(self.addresses)] if self.addresses else ""
 
+    def part(self, block: Block, piece: Piece) -> Part:
+        """Return the chunk of a source that a piece is of."""
+        first, _ = self.schedule.spans[block]
+        return Part(block.operand, first if self.reloads else block.visit, piece.chunk)
+
+    @cached_property
+    def pieces(self) -> dict[Block, list[Piece]]:
+        """The pieces of each block."""
+        return {
+            block: list(
+                self.sources[block.operand - 1].pieces(
+                    self.schedule.box(block.operand, block.chunk)
+                )
+            )
+            for block in self.schedule.users
+        }
+
+    @cached_property
+    def homes(self) -> dict[Part, int]:
+        """The worker that has each chunk of a source: that uses most of it, if it is made here.
+
+        It is -1 where none of them has it.
+        """
+        known = {self.address(worker): worker for worker in range(self.schedule.division.workers)}
+        weights: dict[Part, dict[int, float]] = {}
+        for block, pieces in self.pieces.items():
+            users = self.schedule.users[block]
+            for piece in pieces:
+                own = weights.setdefault(self.part(block, piece), {})
+                for worker in users:
+                    own[worker] = own.get(worker, 0.0) + piece.elements
+        found = {}
+        for part, own in weights.items():
+            source = self.sources[part.operand - 1]
+            if source.nodes:
+                most = [worker for worker, weight in own.items() if weight == max(own.values())]
+                found[part] = most[sum(part.chunk) % len(most)]
+            else:
+                found[part] = known.get(source.places.get(part.chunk, ""), -1)
+        return found
+
+    @property
+    def peak(self) -> int:
+        """Bytes of blocks on one worker at most: what is promised."""
+        changes: dict[tuple[int, int], int] = {}
+        for worker, size, first, last in self._spans:
+            for at, change in ((first, size), (last + 1, -size)):
+                changes[worker, at] = changes.get((worker, at), 0) + change
+        held, most = dict[int, int](), 0
+        for worker, at in sorted(changes, key=lambda one: one[1]):
+            held[worker] = held.get(worker, 0) + changes[worker, at]
+            most = max(most, held[worker])
+        return most + self.schedule.division.parts[0]
+
     def add(
-        self, kind: str, address: str, where: Sequence[int], function: Any, *given: Any
+        self, kind: str, worker: int, where: Sequence[int], function: Any, *given: Any
     ) -> TaskRef:
         """Add a task and return a reference to it."""
-        key = (f"{PREFIX}-{kind}-{self.token}", address, *where)
+        place = self.address(worker) if worker >= 0 else ""
+        key = (f"{PREFIX}-{kind}-{self.token}", place, *where)
         self.tasks[key] = Task(key, function, *given)
         return TaskRef(key)
 
-    def write(
-        self, text: str, name: str, dtype: np.dtype[Any]
-    ) -> tuple[dict[Key, Task], dict[Chunk, str]]:
-        """Return all tasks, with finished chunks under a name, and where these are."""
-        schedule = self.schedule
-        made = {
-            block: self._write_block(block)
-            for block in sorted(schedule.users, key=schedule.first_steps.__getitem__)
-        }
-        latest: dict[tuple[Chunk, int], TaskRef] = {}
+    def write(self, text: str, name: str, dtype: np.dtype[Any]) -> PlacedLayer:
+        """Return all tasks, with finished chunks under a name."""
+        loads = self._write_loads()
+        made: dict[tuple[Block, int], tuple[Any, Any]] = {}
+        for block, users in self.schedule.users.items():
+            for worker in users:
+                made[block, worker] = self._write_block(block, worker, loads)
+        latest: dict[tuple[Chunk, int], tuple[TaskRef, int]] = {}
         steps: dict[tuple[int, int], list[TaskRef]] = {}
-        owner: dict[tuple[Chunk, int], int] = {}
-        for task in schedule.tasks:
-            at = task.chunk, task.part
-            given = [made[block] for block in task.blocks]
-            where = (task.step, task.part, *task.chunk)
-            latest[at] = self.add(
-                "step",
-                self.address(task.worker),
-                where,
-                blocks.contract,
-                text,
-                dtype.name,
-                *given,
-                latest.get(at),
-            )
-            owner[at] = task.worker
-            steps.setdefault((task.worker, task.step), []).append(latest[at])
+        for task in self.schedule.tasks:
+            at, where = (task.chunk, task.part), (task.step, task.part, *task.chunk)
+            (one, first), (other, second) = (made[block, task.worker] for block in task.blocks)
+            before = latest[at][0] if at in latest else None
+            given = text, dtype.name, (first, second), one, other, before
+            reference = self.add("step", task.worker, where, blocks.contract, *given)
+            latest[at] = reference, task.worker
+            steps.setdefault((task.worker, task.step), []).append(reference)
         for (worker, step), found in steps.items():
-            self.add("done", self.address(worker), (worker, step), blocks.done, *found)
-        last = max(step for _, step in steps)
-        parts: dict[Chunk, list[int]] = {}
-        for chunk, part in latest:
-            parts.setdefault(chunk, []).append(part)
-        places: dict[Chunk, str] = {}
-        for chunk, found_parts in parts.items():
-            turn = sum(chunk) % len(found_parts)
-            order = found_parts[turn:] + found_parts[:turn]
-            whole = self._sum(chunk, [(latest[chunk, one], owner[chunk, one]) for one in order])
-            root = owner[chunk, order[0]]
-            places[chunk] = self.address(root)
-            key = (name, *chunk)
+            self.add("done", worker, (worker, step), blocks.done, *found)
+        parts: dict[Chunk, list[tuple[TaskRef, int]]] = {}
+        for (chunk, _), made_part in latest.items():
+            parts.setdefault(chunk, []).append(made_part)
+        places, last = dict[Chunk, str](), max(step for _, step in steps)
+        for chunk, own in parts.items():
+            turn, key = sum(chunk) % len(own), (name, *chunk)
+            self.sent[0] += (len(own) - 1) * self.schedule.size(0, chunk)
+            whole, root = self._sum(chunk, own[turn:] + own[:turn])
             self.tasks[key] = Task(key, blocks.finish, dtype, whole, self._done(root, last))
-        return self.tasks, places
+            places[chunk] = self.address(root)
+        return PlacedLayer(self.tasks, places, self)
 
-    def _sum(self, chunk: Chunk, found: list[tuple[TaskRef, int]]) -> TaskRef:
+    def _sum(self, chunk: Chunk, found: list[tuple[TaskRef, int]]) -> tuple[TaskRef, int]:
         """Return the sum of parts: in pairs, each of which the first one's worker adds."""
         level = 0
         while len(found) > 1:
@@ -120,97 +177,98 @@ class Writer:
             found = [
                 (
                     self.add(
-                        "sum",
-                        self.address(pair[0][1]),
-                        (level, at, *chunk),
-                        blocks.add,
-                        *(one for one, _ in pair),
+                        "sum", one[0][1], (level, at, *chunk), blocks.add, one[0][0], one[1][0]
                     ),
-                    pair[0][1],
+                    one[0][1],
                 )
-                if len(pair) > 1
-                else pair[0]
-                for at, pair in enumerate(pairs)
+                if len(one) > 1
+                else one[0]
+                for at, one in enumerate(pairs)
             ]
             level += 1
-        return found[0][0]
+        return found[0]
 
     def _done(self, worker: int, step: int) -> TaskRef:
         """Return what is there once a worker has made a step."""
         return TaskRef((f"{PREFIX}-done-{self.token}", self.address(worker), worker, step))
 
-    def _control(self, block: Block) -> Iterator[TaskRef]:
-        """Yield what a block waits for: that earlier ones of its operand are left behind."""
-        step = self.schedule.first_steps[block] - BLOCK_INSTANCES + 1
-        for worker in self.schedule.users[block] if step >= 0 else ():
+    def _control(self, step: int, workers: Sequence[int]) -> Iterator[TaskRef]:
+        """Yield what loads for a step wait for: that earlier blocks are left behind."""
+        step -= BLOCK_INSTANCES - 1
+        for worker in workers if step >= 0 else ():
             yield self._done(worker, step)
 
-    def _write_block(self, block: Block) -> TaskRef:
-        """Add the tasks of a block, and return a reference to it."""
+    def _stay(self, worker: int, size: int, first: int, last: int) -> None:
+        """Note what stays on a worker from when it may be loaded for a step, to another step."""
+        self._spans.append((worker, size, max(0, first - BLOCK_INSTANCES + 1), last))
+
+    def _write_loads(self) -> dict[Part, Any]:
+        """Return a reference to each chunk of a source; those that can be made anywhere are."""
+        schedule, found = self.schedule, dict[Part, Any]()
+        users: dict[Part, dict[int, None]] = {}
+        spans: dict[Part, list[int]] = {}
+        for block, pieces in self.pieces.items():
+            for piece in pieces:
+                part = self.part(block, piece)
+                users.setdefault(part, {}).update(dict.fromkeys(schedule.users[block]))
+                spans.setdefault(part, []).extend(schedule.spans[block])
+        for part, home in self.homes.items():
+            source, (first, last) = (
+                self.sources[part.operand - 1],
+                (min(spans[part]), max(spans[part])),
+            )
+            found[part] = TaskRef(source.key(part.chunk))
+            if home >= 0:
+                self._stay(home, source.size(part.chunk), first, last)
+            if source.nodes:
+                nodes, control = source.nodes[part.chunk], self._control(first, list(users[part]))
+                where = (part.operand, part.visit, *part.chunk)
+                given = nodes, source.key(part.chunk), *control
+                found[part] = self.add("load", home, where, blocks.load, *given)
+        return found
+
+    def _write_block(self, block: Block, worker: int, loads: Mapping[Part, Any]) -> tuple[Any, Any]:
+        """Return what a worker reads a block from, and the part of it; None for all."""
         schedule, source = self.schedule, self.sources[block.operand - 1]
-        box = schedule.box(block.operand, block.chunk)
-        pieces, control = list(source.pieces(box)), list(self._control(block))
-        owner = self._owner(block, pieces)
-        where = (block.operand, block.visit, *block.chunk)
-        if len(pieces) == 1 and pieces[0].whole:
-            return self._find(block, pieces[0], owner, control)[0]
-        given = []
-        for piece in pieces:
-            found, place = self._find(block, piece, owner, control)
-            if piece.whole or place == owner:
-                given.append((found, piece.source, piece.target))
-                continue
-            number = (*where, *piece.chunk)
-            part = self.add("cut", place, number, blocks.cut, found, piece.source, *control)
-            given.append((part, tuple(slice(None) for _ in box), piece.target))
-        shape, dtype = schedule.shape(block.operand, block.chunk), source.array.dtype
-        places = [(one, other) for _, one, other in given]
-        references = [one for one, _, _ in given]
-        return self.add(
-            "block", owner, where, blocks.assemble, shape, dtype, places, *references, *control
+        first, last = schedule.spans[block]
+        size, where = (
+            schedule.size(block.operand, block.chunk),
+            (block.operand, block.visit, *block.chunk),
         )
-
-    def _owner(self, block: Block, pieces: Sequence[Piece]) -> str:
-        """Return the address of the user that makes a block: the one that holds most of it."""
-        source, users = self.sources[block.operand - 1], self.schedule.users[block]
-        first = self.address(self.schedule.owner(block))
-        weights = dict.fromkeys((first, *map(self.address, users)), 0)
+        pieces, given = self.pieces[block], []
         for piece in pieces:
-            place = source.places.get(piece.chunk, "")
-            if place in weights:
-                weights[place] += int(np.prod([one.stop - one.start for one in piece.source]))
-        return max(weights, key=weights.__getitem__)
+            part = self.part(block, piece)
+            home, taken = self.homes[part], piece.elements * source.array.dtype.itemsize
+            reference, box = loads[part], piece.source
+            if home != worker:
+                self.sent[block.operand] += taken
+                if not piece.whole:
+                    control = self._control(first, schedule.users[block])
+                    number = (*where, *piece.chunk)
+                    reference = self.add("cut", home, number, blocks.cut, reference, box, *control)
+                    box = tuple(slice(stop.stop - stop.start) for stop in box)
+                    self._stay(home, taken, first, first)
+                self._stay(worker, taken, first, last if len(pieces) == 1 else first)
+            given.append((reference, box, piece.target))
+        if len(given) == 1:
+            reference, box, _ = given[0]
+            return reference, None if pieces[0].whole else box
+        self._stay(worker, size, first, last)
+        places = [(one, other) for _, one, other in given]
+        control = self._control(first, schedule.users[block])
+        shape = schedule.shape(block.operand, block.chunk)
+        given_all = shape, source.array.dtype, places, *(one for one, _, _ in given), *control
+        return self.add("block", worker, (worker, *where), blocks.assemble, *given_all), None
 
-    def _find(
-        self, block: Block, piece: Piece, owner: str, control: Sequence[TaskRef]
-    ) -> tuple[TaskRef, str]:
-        """Return a chunk of a source and where it is; what can be made anywhere is made here."""
-        source = self.sources[block.operand - 1]
-        if not source.nodes:
-            return TaskRef(source.key(piece.chunk)), source.places.get(piece.chunk, "")
-        at = (block.operand, block.visit, *piece.chunk)
-        if at not in self._loads:
-            nodes, key = source.nodes[piece.chunk], source.key(piece.chunk)
-            self._loads[at] = self.add("load", owner, at, blocks.load, nodes, key, *control), owner
-        return self._loads[at]
 
-
-def make_array(
-    schedule: Schedule,
-    sources: Sequence[Source],
-    addresses: Sequence[str],
-    text: str,
-    dtype: np.dtype[Any],
-    token: str,
-) -> Array:
+def make_array(writer: Writer, text: str, dtype: np.dtype[Any]) -> Array:
     """Return the lazy result of a schedule."""
-    name = f"contracted-{token}"
-    writer = Writer(schedule, sources, addresses, token)
-    tasks, places = writer.write(text, name, dtype)
-    layer = PlacedLayer(tasks, schedule.division, places)
-    held = [source.array for source in sources if not source.nodes]
-    graph = HighLevelGraph.from_collections(name, layer, dependencies=held)
-    output = schedule.division.problem.spec.output.letters
-    bounds = [schedule.bounds[i] for i in output]
-    chunks = tuple(tuple(end - begin for begin, end in pairwise(one)) for one in bounds)
+    name = f"contracted-{writer.token}"
+    held = [source.array for source in writer.sources if not source.nodes]
+    graph = HighLevelGraph.from_collections(
+        name, writer.write(text, name, dtype), dependencies=held
+    )
+    division, bounds = writer.schedule.division, writer.schedule.bounds
+    output = division.problem.spec.output.letters
+    chunks = tuple(tuple(end - begin for begin, end in pairwise(bounds[i])) for i in output)
     return Array(graph, name, chunks, dtype=dtype)

@@ -78,18 +78,14 @@ class Schedule:
         return {block: tuple(workers) for block, workers in found.items()}
 
     @cached_property
-    def first_steps(self) -> dict[Block, int]:
-        """The step in which each block is used first."""
-        found: dict[Block, int] = {}
+    def spans(self) -> dict[Block, tuple[int, int]]:
+        """The first and the last step in which each block is used."""
+        found: dict[Block, tuple[int, int]] = {}
         for task in self.tasks:
             for block in task.blocks:
-                found[block] = min(task.step, found.get(block, task.step))
+                first, last = found.get(block, (task.step, task.step))
+                found[block] = min(first, task.step), max(last, task.step)
         return found
-
-    def owner(self, block: Block) -> int:
-        """Return the worker that makes a block: its users take turns."""
-        users = self.users[block]
-        return users[sum(block.chunk) % len(users)]
 
     def size(self, tensor: int, chunk: Chunk) -> int:
         """Return the bytes of a chunk of a tensor."""
@@ -153,7 +149,9 @@ class Schedule:
         """Return how often the loops have come back to an operand's tile, where it is not kept."""
         division = self.division
         letters: Sequence[str] = division.problem.spec.tensors[operand].letters
-        if division.kept or not comes_back(division.problem, division.cut, division.order, letters):
+        if division.keeps.blocks or not comes_back(
+            division.problem, division.cut, division.order, letters
+        ):
             return 0
         here = tuple(tile[i] for i in letters)
         if latest.get(operand) != here:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,11 @@ class Piece(NamedTuple):
     source: tuple[slice, ...]
     target: tuple[slice, ...]
     whole: bool
+
+    @property
+    def elements(self) -> int:
+        """How many it has."""
+        return prod(one.stop - one.start for one in self.source)
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,16 @@ class Source:
     def key(self, chunk: Chunk) -> tuple[Any, ...]:
         """Return the key of a chunk."""
         return (self.array.name, *chunk)
+
+    def size(self, chunk: Chunk) -> int:
+        """Return the bytes of a chunk."""
+        sizes = (own[at] for own, at in zip(self.array.chunks, chunk, strict=True))
+        return prod(sizes) * self.array.dtype.itemsize
+
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of all chunks."""
+        return [self.size(chunk) for chunk in product(*map(range, self.array.numblocks))]
 
     def pieces(self, box: tuple[Span, ...]) -> Iterator[Piece]:
         """Yield the pieces of a box, chunk by chunk."""

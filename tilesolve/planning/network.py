@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf, prod, sqrt
 
-from tilesolve.constants.network import MOST_WORKER_TASKS, ROOM_CONCESSION, WORKERS_LEFT_SHARE
+from tilesolve.constants.network import (
+    BLOCK_INSTANCES,
+    MOST_WORKER_TASKS,
+    ROOM_SHARES,
+    WORKERS_LEFT_SHARE,
+)
 from tilesolve.contractions.errors import MemoryLimitError, SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.cluster import Cluster
@@ -34,8 +39,10 @@ from tilesolve.planning.geometric.tilings import nest_of
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.planning.worker_cuts import (
     Cut,
+    Keeps,
+    comes_back,
     fit_cuts,
-    held_bytes,
+    held_parts,
     largest_parts,
     list_factorings,
     loop_letters,
@@ -56,8 +63,8 @@ class Division:
         Of each letter.
     order
         The classes of the loops over tiles in a worker, innermost first.
-    kept
-        Whether a worker keeps blocks of operands that its loops come back to; else they come again.
+    keeps
+        Whether a worker keeps blocks of operands that its loops come back to, and results.
     price
         Bytes of each tensor that cross the network in all, and the time of a worker's part.
     compute
@@ -69,7 +76,7 @@ class Division:
     cluster: Cluster
     cuts: tuple[tuple[str, Cut], ...]
     order: str
-    kept: bool
+    keeps: Keeps
     price: LevelPrice
     compute: float
 
@@ -82,6 +89,14 @@ class Division:
     def workers(self) -> int:
         """Workers that have a share."""
         return prod(cut.workers for _, cut in self.cuts)
+
+    @property
+    def moves_once(self) -> bool:
+        """Whether no block comes to a worker twice."""
+        operands = self.problem.spec.operands
+        return self.keeps.blocks or not any(
+            comes_back(self.problem, self.cut, self.order, one.letters) for one in operands
+        )
 
     @property
     def tasks(self) -> int:
@@ -107,8 +122,14 @@ class Division:
 
     @property
     def peak(self) -> int:
-        """Bytes of blocks on one worker at any time, beside finished chunks of the result."""
-        return held_bytes(self.problem, self.cut, self.order, self.cluster.threads, kept=self.kept)
+        """Bytes of blocks on one worker at any time; finished ones of C count if they are kept."""
+        return sum(self.parts)
+
+    @property
+    def parts(self) -> list[int]:
+        """Those bytes of C, A and B."""
+        threads = self.cluster.threads
+        return held_parts(self.problem, self.cut, self.order, threads, self.keeps)
 
     @property
     def loops(self) -> list[str]:
@@ -152,6 +173,8 @@ def least_bytes(problem: Problem, workers: int, room: float) -> float:
 def divide(problem: Problem, machine: Machine, cluster: Cluster) -> Division:
     """Return the division of least score: grids of workers are tried, the best bound first.
 
+    Finished chunks of C stay on the workers if there is room for them.
+
     Raises
     ------
     MemoryLimitError
@@ -164,6 +187,19 @@ def divide(problem: Problem, machine: Machine, cluster: Cluster) -> Division:
     >>> {letter: cut.workers for letter, cut in found.cuts}, found.price.volume / 4096**2 / 8
     ({'i': 2, 'j': 2, 'k': 1}, 2.0)
     """
+    try:
+        found = _divide(problem, machine, cluster, results=True)
+    except MemoryLimitError:
+        return _divide(problem, machine, cluster, results=False)
+    if found.moves_once:
+        return found
+    return min(
+        found, _divide(problem, machine, cluster, results=False), key=lambda one: one.seconds
+    )
+
+
+def _divide(problem: Problem, machine: Machine, cluster: Cluster, *, results: bool) -> Division:
+    """Return the best division where results stay, or leave."""
     fused = fuse_share(problem)
     overlap = machine.costs.level_overlap
     # Of grids that move as much, those that split no sums come first.
@@ -183,7 +219,7 @@ def divide(problem: Problem, machine: Machine, cluster: Cluster) -> Division:
         if pieces is None:
             continue
         try:
-            found = _divide_by(problem, fused, pieces, machine, cluster)
+            found = _divide_by(problem, fused, pieces, machine, cluster, results=results)
         except MemoryLimitError as error:
             failed = failed or error
             continue
@@ -242,42 +278,51 @@ def _divide_by(
     pieces: Mapping[str, int],
     machine: Machine,
     cluster: Cluster,
+    *,
+    results: bool,
 ) -> Division:
     """Return the best division by a grid of workers: tiles are solved for, then cut into chunks.
 
     Of loops that are as fast the ones are taken whose blocks take least memory.
     """
     share = problem.part({i: max(1, ceil(n / pieces[i])) for i, n in problem.sizes.items()})
-    room, found = float(cluster.room), list[Division]()
-    if room < problem.itemsize * len(problem.bytes):
+    if cluster.room < BLOCK_INSTANCES * len(problem.bytes) * problem.itemsize:
         raise _no_room(problem, share, cluster)
-    while not found:
-        setting = _setting(share, machine, cluster, room)
+    for share_of_room in ROOM_SHARES:
+        setting = _setting(share, machine, cluster, share_of_room * cluster.room)
+        found = []
         for choice in list_choices(setting):
-            cut, kept = _cut_for(problem, setting, choice, pieces, cluster)
+            cut, keeps = _cut_for(problem, setting, choice, pieces, cluster, results=results)
             if cut:
-                found.append(_priced(problem, setting, choice, cut, machine, cluster, kept=kept))
-        if not found and (room := room * ROOM_CONCESSION) < problem.itemsize:
-            raise _no_room(problem, share, cluster)
-    return min(found, key=lambda one: (one.seconds, one.peak))
+                found.append(_priced(problem, setting, choice, cut, machine, cluster, keeps))
+        if found:
+            return min(found, key=lambda one: (one.seconds, one.peak))
+    raise _no_room(problem, share, cluster)
 
 
 def _cut_for(
-    problem: Problem, setting: Setting, choice: Choice, pieces: Mapping[str, int], cluster: Cluster
-) -> tuple[dict[str, Cut], bool]:
-    """Return the cuts for some loops around tiles, none if none fit, and whether operands stay.
+    problem: Problem,
+    setting: Setting,
+    choice: Choice,
+    pieces: Mapping[str, int],
+    cluster: Cluster,
+    *,
+    results: bool,
+) -> tuple[dict[str, Cut], Keeps]:
+    """Return the cuts for some loops around tiles, none if none fit, and what is kept.
 
     If the innermost loop alone is enough, nothing moves twice; else tiles are solved for.
     """
     fused, order = setting.fused, _order(setting.fused, choice)
-    found, kept = fit_cuts(problem, pieces, fused.problem.sizes, fused, order, cluster)
+    given = problem, pieces, fused.problem.sizes, fused, order, cluster
+    found, keeps = fit_cuts(*given, results=results)
     if found:
-        return found, kept
+        return found, keeps
     try:
         tiles = _solve_tile(setting, choice)
     except SolverError:
-        return {}, False
-    return fit_cuts(problem, pieces, tiles, fused, order, cluster)
+        return {}, keeps
+    return fit_cuts(problem, pieces, tiles, fused, order, cluster, results=results)
 
 
 def _setting(share: Problem, machine: Machine, cluster: Cluster, room: float) -> Setting:
@@ -318,8 +363,7 @@ def _priced(
     cut: Mapping[str, Cut],
     machine: Machine,
     cluster: Cluster,
-    *,
-    kept: bool,
+    keeps: Keeps,
 ) -> Division:
     """Return a division with its price: that of one share's nest, for all workers.
 
@@ -335,14 +379,16 @@ def _priced(
     }
     places = tuple(replace(place, capacity=inf) for place in setting.places)
     tree = tree_of(fused.problem, nest_of(setting, choice, chains))
-    own = price_levels(places, count_traffic(tree, places, "distance" if kept else "tiles"))[-1]
+    own = price_levels(
+        places, count_traffic(tree, places, "distance" if keeps.blocks else "tiles")
+    )[-1]
     return Division(
         problem,
         machine,
         cluster,
         tuple(cut.items()),
         _order(fused, choice),
-        kept,
+        keeps,
         _of_all(problem, fused.problem, cut, own, cluster),
         _arithmetic(problem, workers, machine, cluster),
     )

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, prod
+from typing import NamedTuple
 
 from tilesolve.constants.network import (
     BLOCK_INSTANCES,
@@ -19,6 +20,16 @@ from tilesolve.constants.network import (
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.cluster import Cluster
 from tilesolve.model.fused import Fused, fuse_share
+
+
+class Keeps(NamedTuple):
+    """What stays on a worker: blocks of operands that its loops come back to, finished results.
+
+    What does not stay comes again, or is taken to leave.
+    """
+
+    blocks: bool
+    results: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +104,10 @@ def fit_cuts(
     fused: Fused,
     order: str,
     cluster: Cluster,
-) -> tuple[dict[str, Cut], bool]:
-    """Return the cuts of a tile with the fewest steps that fit, and whether operands are kept.
+    *,
+    results: bool,
+) -> tuple[dict[str, Cut], Keeps]:
+    """Return the cuts of a tile with the fewest steps that fit, and what is kept.
 
     There are none if nothing fits. The class of the innermost loop only streams by: it is cut into
     as many tiles as there is room for. Operands that loops come back to are kept if they fit, else
@@ -114,11 +127,12 @@ def fit_cuts(
                 i: Cut(pieces[i], part, min(chunks.get(i, 1), max(1, share.sizes[i] // part)))
                 for i, part in zip(letters, parts, strict=True)
             }
-        for kept in (True, False):
-            if held_bytes(problem, cut, order, cluster.threads, kept=kept) <= cluster.room:
-                return {i: cut[i] for i in problem.sizes}, kept
+        for blocks in (True, False):
+            keeps = Keeps(blocks, results)
+            if sum(held_parts(problem, cut, order, cluster.threads, keeps)) <= cluster.room:
+                return {i: cut[i] for i in problem.sizes}, keeps
         if counts[first] >= size[first]:
-            return {}, False
+            return {}, keeps
         counts[first] = min(size[first], max(counts[first] + 1, int(counts[first] * TILE_GROWTH)))
 
 
@@ -155,28 +169,29 @@ def loop_letters(problem: Problem, order: str) -> list[str]:
     return [letter for index in order for letter in reversed(fused.letters(index))]
 
 
-def held_bytes(
-    problem: Problem, cut: Mapping[str, Cut], order: str, threads: int, *, kept: bool
-) -> int:
-    """Return the bytes of blocks that are on one worker at once.
+def held_parts(
+    problem: Problem, cut: Mapping[str, Cut], order: str, threads: int, keeps: Keeps
+) -> list[int]:
+    """Return the bytes of C, A and B that are on one worker at once.
 
-    C's tile, and once more what threads add to; all of C's share if a loop comes back to its tiles.
-    Of an operand that a loop moves, blocks in use, on the way, and left behind; or all of it, if it
-    is kept.
+    C's tile, and once more what threads add to; all of C's share if a loop comes back to its tiles,
+    or if finished chunks stay. Of an operand that a loop moves, blocks in use, on the way, and left
+    behind; or all of it, if it is kept.
     """
     tile, chunk = (largest_parts(problem, cut, chunks=own) for own in (False, True))
     spec, running = problem.spec, [i for i in loop_letters(problem, order) if cut[i].tiles > 1]
     summed = [i for i in problem.sizes if i not in spec.output.letters]
     added = any(cut[i].tiles > 1 or cut[i].workers > 1 for i in summed)
-    total = 0
+    found = []
     for tensor in spec.tensors:
         held, own = prod(tile[i] for i in tensor.letters), set(tensor.letters) & set(running)
         back = comes_back(problem, cut, order, tensor.letters)
-        if back and (kept or tensor is spec.output):
+        output = tensor is spec.output
+        if (back and (keeps.blocks or output)) or (output and keeps.results):
             held *= prod(cut[i].tiles for i in tensor.letters)
-        elif own and tensor is not spec.output:
+        elif own and not output:
             held *= BLOCK_INSTANCES if running[0] in own else 2
-        if tensor is spec.output:
+        if output:
             held += (1 + added) * threads * prod(chunk[i] for i in tensor.letters)
-        total += held
-    return total * problem.itemsize
+        found.append(held * problem.itemsize)
+    return found

@@ -117,7 +117,11 @@ def _list_network(found: ClusterPlan) -> Iterator[str]:
         f"predicted: {format_duration(division.seconds)} besides what chunks lose, "
         f"bound by {division.binds}"
     )
-    kept = "keeps blocks that loops come back to" if division.kept else "lets blocks come again"
+    kept = (
+        "keeps blocks that loops come back to"
+        if division.keeps.blocks
+        else "lets blocks come again"
+    )
     yield (
         f"a worker {kept}: blocks take {format_size(division.peak)} at most, of "
         f"{format_size(cluster.room)} that they may"

@@ -1,0 +1,187 @@
+"""Five contractions on two workers of one core: bytes over the network and time, beside Dask's own.
+
+    $ python examples/distributed_speed.py
+
+Operands are made where they are first needed, in Dask's automatic chunks; results stay on the
+workers. Contenders run in turns on the same cluster: `dask.array.einsum` (with ``optimize=True``),
+`dask.array.tensordot`, and `cubed` where it is installed. The tensors of each contraction together
+exceed one worker's limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from distributed import Client, LocalCluster, wait
+
+import tilesolve.distributed as td
+
+LIMIT = 900_000_000
+"""Bytes of memory of a worker."""
+
+CASES = {
+    "square": ("ij,jk->ik", "i=6400 j=6400 k=6400"),
+    "tall and skinny": ("ki,kj->ij", "i=400 j=400 k=150000"),
+    "dask#2225": ("ij,jk->ik", "i=20000 j=2000 k=3500"),
+    "abcd-aebf-dfce": ("aebf,dfce->abcd", "a=80 b=80 c=80 d=80 e=80 f=80"),
+    "abcdef-degb-gfac": ("degb,gfac->abcdef", "a=24 b=22 c=22 d=24 e=16 f=16 g=22"),
+}
+"""Contractions and extents."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run took: seconds, bytes that workers sent, and the largest worker."""
+
+    seconds: float
+    sent: int
+    peak: int
+
+
+def pattern(shape: tuple[int, ...], chunks: Any, seed: int) -> da.Array:
+    """Return an array whose elements follow from their place, quickly made."""
+
+    def fill(block_info: Any = None) -> np.ndarray:
+        spans = block_info[None]["array-location"]
+        found = np.full((1,) * len(spans), float(seed))
+        for axis, (begin, end) in enumerate(spans):
+            own = np.arange(begin, end) * (2 * axis + 3) % 17 - 8.0
+            found = found + own.reshape([-1 if at == axis else 1 for at in range(len(spans))])
+        return found
+
+    made = da.core.normalize_chunks(chunks, shape, dtype=float)
+    return da.map_blocks(fill, chunks=made, dtype=float, meta=np.empty((0,) * len(shape)))
+
+
+def sent_bytes(client: Client) -> int:
+    """Return the bytes that workers have sent to others so far."""
+
+    def read(dask_worker: Any) -> int:
+        return dask_worker.transfer_outgoing_bytes_total
+
+    return sum(client.run(read).values())
+
+
+def reset_peak() -> None:
+    """Let the system count a process's largest memory anew."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+
+
+def read_peak() -> int:
+    """Return the largest memory of a process since then."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+
+
+def measure(client: Client, make: Callable[[], da.Array]) -> Measured:
+    """Run a contraction, leave its result on the workers, and drop it."""
+    client.run(reset_peak)
+    before, begin = sent_bytes(client), time.perf_counter()
+    result = client.persist(make())
+    wait(result)
+    taken = time.perf_counter() - begin
+    failed = [future for future in client.futures_of(result) if future.status == "error"]
+    if failed:
+        failed[0].result()
+    return Measured(taken, sent_bytes(client) - before, max(client.run(read_peak).values()))
+
+
+def by_tensordot(text: str, one: da.Array, other: da.Array) -> da.Array:
+    """Return a contraction by `dask.array.tensordot` and a transpose."""
+    first, second, output = text.replace("->", ",").split(",")
+    summed = [letter for letter in first if letter in second]
+    axes = [first.index(i) for i in summed], [second.index(i) for i in summed]
+    left = [i for i in first + second if i not in summed]
+    return da.tensordot(one, other, axes).transpose([left.index(i) for i in output])
+
+
+def check(text: str, arrays: Sequence[da.Array], result: da.Array) -> None:
+    """Compare sampled elements with sums over the operands' elements."""
+    first, second, output = text.replace("->", ",").split(",")
+    rng = np.random.default_rng(3)
+    for _ in range(2):
+        at = dict(zip(output, (int(rng.integers(n)) for n in result.shape), strict=True))
+        parts = [
+            array[tuple(at.get(i, slice(None)) for i in letters)].compute(scheduler="sync")
+            for letters, array in zip((first, second), arrays, strict=True)
+        ]
+        left = ["".join(i for i in letters if i not in at) for letters in (first, second)]
+        wanted = np.einsum(f"{left[0]},{left[1]}->", *parts)
+        found = result[tuple(at[i] for i in output)].compute()
+        assert math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-6), (text, at, found, wanted)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--limit", type=int, default=LIMIT)
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on extents")
+    parser.add_argument("cases", nargs="*", default=list(CASES))
+    asked = parser.parse_args(arguments)
+    quiet = {"distributed.worker.memory.terminate": False, "distributed.worker.memory.pause": False}
+    with (
+        dask.config.set(quiet),
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            memory_limit=asked.limit,
+            dashboard_address=None,
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        print("| contraction | by | seconds | sent | predicted | largest worker |")
+        print("| --- | --- | --: | --: | --: | --: |")
+        ratios = [run(client, name, asked.scale, asked.rounds) for name in asked.cases]
+    speed = math.prod(one for one, _ in ratios) ** (1 / len(ratios))
+    share = max(other for _, other in ratios)
+    print(f"\n{speed:.2f} × as fast as the faster of Dask's own, in the geometric mean;")
+    print(f"{min(one for one, _ in ratios):.2f} × at least; {share:.0%} of its bytes at most")
+
+
+def run(client: Client, name: str, scale: float, rounds: int) -> tuple[float, float]:
+    """Run all contenders of a contraction; return the ratios of times and bytes."""
+    text, extents = CASES[name]
+    sizes = {i: max(2, int(int(n) * scale)) for i, n in (one.split("=") for one in extents.split())}
+    first, second, _ = text.replace("->", ",").split(",")
+    shapes = [tuple(sizes[i] for i in letters) for letters in (first, second)]
+    arrays = [pattern(shape, "auto", seed) for seed, shape in enumerate(shapes)]
+    contenders: dict[str, Callable[[], da.Array]] = {
+        "tilesolve": lambda: td.einsum(text, *arrays, client=client),
+        "dask einsum": lambda: da.einsum(text, *arrays, optimize=True),
+        "dask tensordot": lambda: by_tensordot(text, *arrays),
+    }
+    # Whoever is first makes code and connections: a small one of each is not counted.
+    small = [pattern((60,) * array.ndim if array.ndim < 3 else (9,) * array.ndim, 30, 1) for array in arrays]
+    wait(client.persist(td.einsum(text, *small, client=client)))
+    wait(client.persist(by_tensordot(text, *small)))
+    check(text, arrays, td.einsum(text, *arrays, client=client)[tuple(slice(1) for _ in text.split("->")[1])]) if False else None
+    found: dict[str, list[Measured]] = {}
+    for _ in range(rounds):
+        for who, make in contenders.items():
+            found.setdefault(who, []).append(measure(client, make))
+    best = {who: min(runs, key=lambda one: one.seconds) for who, runs in found.items()}
+    plan = td.divisions(contenders["tilesolve"]())[-1]
+    for who, one in best.items():
+        predicted = f"{plan.price.volume / 1e6:.0f} MB" if who == "tilesolve" else "-"
+        print(
+            f"| {name} | {who} | {one.seconds:.2f} | {one.sent / 1e6:.0f} MB | {predicted} "
+            f"| {one.peak / 1e6:.0f} MB |",
+            flush=True,
+        )
+    ours, others = best.pop("tilesolve"), list(best.values())
+    fastest = min(others, key=lambda one: one.seconds)
+    return fastest.seconds / ours.seconds, ours.sent / max(1, min(one.sent for one in others))
+
+
+if __name__ == "__main__":
+    main()
