@@ -207,7 +207,7 @@ def _calibrate_cluster(address: str, output: Path | None, *, as_json: bool) -> N
         return
     typer.echo(
         f"{found.workers} workers of {found.threads} threads and {format_size(found.memory)}, "
-        f"{format_size(found.bandwidth)}/s between two\nsaved in {target}"
+        f"{format_size(int(found.bandwidth))}/s between two\nsaved in {target}"
     )
 
 

@@ -16,7 +16,7 @@ from tilesolve.contractions.errors import (
     SizeError,
     SpecError,
 )
-from tilesolve.distributed import divisions, einsum, tensordot
+from tilesolve.distributed import einsum, promises, tensordot
 
 CASES = [
     ("ij,jk->ik", [(130, 170), (170, 90)], [37, 50]),
@@ -80,13 +80,14 @@ def test_bytes_are_those_of_the_model(sizes, limit, client):
     x = da.random.default_rng(8).random((m, k), chunks=(m // 3, k // 2))
     y = da.random.default_rng(9).random((k, n), chunks=(k // 4, n))
     found = einsum("ij,jk->ik", x, y, client=client, memory_limit=limit * 1_000_000)
-    (division,) = divisions(found)
-    rechunked = sum(one.nbytes for one in (x, y)) / 2  # blocks of other chunks, at the very most
+    (promise,) = promises(found)
     before = moved_bytes(client)
     result = client.persist(found)
     wait(result)
     sent = moved_bytes(client) - before
-    assert 0.9 * division.price.volume <= sent <= 1.1 * (division.price.volume + rechunked)
+    assert sent == pytest.approx(sum(promise.sent), rel=0.1)
+    assert promise.rechunked >= 0
+    assert promise.peak <= limit * 1_000_000
     np.testing.assert_allclose(result.compute(), x.compute() @ y.compute(), rtol=1e-11)
 
 
@@ -99,9 +100,8 @@ def test_held_chunks_stay_where_they_are(client):
     second = einsum("ij,jk->ik", first, da.ones((900, 40), chunks=900), client=client)
     result = client.persist(second)
     wait(result)
-    assert (
-        moved_bytes(client) - before <= first.nbytes / 2 + 1.1 * divisions(second)[0].price.volume
-    )
+    sent = moved_bytes(client) - before
+    assert sent == pytest.approx(sum(promises(second)[-1].sent), rel=0.1, abs=50_000)
     np.testing.assert_allclose(result.compute()[:, 0], first.sum(axis=1).compute(), rtol=1e-11)
 
 

@@ -11,8 +11,8 @@ BLOCK_INSTANCES = 3
 WORKERS_LEFT_SHARE = 0.125
 """Share of the workers that may stay idle where fewer of them cut all letters more evenly."""
 
-CHUNKS_PER_THREAD = 2
-"""Chunks of C per thread of a worker: one arrives while another is computed."""
+CHUNKS_PER_THREAD = 4
+"""Chunks of C per thread of a worker: one arrives while another is computed, and is added to."""
 
 LEAST_CHUNK_BYTES = 1 << 20
 """Bytes below which chunks of C are not cut further."""

@@ -5,7 +5,7 @@ Needs the extra ``dask``; importing `tilesolve` does not import it.
 
 from __future__ import annotations
 
-from tilesolve.distributed.contract import divisions, einsum, tensordot
+from tilesolve.distributed.contract import Promise, einsum, promises, tensordot
 from tilesolve.distributed.mapping import map_batch, map_tiles
 
-__all__ = ["divisions", "einsum", "map_batch", "map_tiles", "tensordot"]
+__all__ = ["Promise", "einsum", "map_batch", "map_tiles", "promises", "tensordot"]

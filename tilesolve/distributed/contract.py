@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
@@ -126,18 +126,43 @@ def tensordot(
     return einsum(text, first, second, client=client, memory_limit=memory_limit)
 
 
-def divisions(array: da.Array) -> tuple[Division, ...]:
-    """Return the plans of all contractions in an array's graph: chunks, bytes, and peak memory.
+class Promise(NamedTuple):
+    """What a contraction in a graph is to take.
+
+    Parameters
+    ----------
+    division
+        Its plan: `print(...)` of `tilesolve.plan(..., workers=...)` shows one.
+    sent
+        Bytes of C, A and B that workers send: what the plan moves, and what chunks of operands that
+        lie otherwise move besides.
+    peak
+        Bytes of blocks on one worker at any time, at most.
+    """
+
+    division: Division
+    sent: tuple[int, ...]
+    peak: int
+
+    @property
+    def rechunked(self) -> float:
+        """Bytes that chunks of operands move because they lie otherwise than the plan wants."""
+        return sum(self.sent) - self.division.price.volume
+
+
+def promises(array: da.Array) -> tuple[Promise, ...]:
+    """Return what all contractions in an array's graph are to take.
 
     Examples
     --------
     >>> import dask.array as da
     >>> x = da.ones((6, 8), chunks=3)
-    >>> divisions(einsum("ij,kj->ik", x, x))[0].peak
-    1056
+    >>> promises(einsum("ij,kj->ik", x, x))[0].sent
+    (0, 0, 0)
     """
     layers = array.dask.layers.values()
-    return tuple(layer.division for layer in layers if isinstance(layer, PlacedLayer))
+    found = (layer for layer in layers if isinstance(layer, PlacedLayer))
+    return tuple(Promise(one.division, tuple(one.sent), one.peak) for one in found)
 
 
 def _contract_all(

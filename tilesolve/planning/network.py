@@ -132,21 +132,22 @@ class Division:
         return held_parts(self.problem, self.cut, self.order, threads, self.keeps)
 
     @property
-    def loops(self) -> list[str]:
+    def loops(self) -> tuple[str, ...]:
         """The letters of the loops over tiles in a worker, innermost first."""
         return loop_letters(self.problem, self.order)
 
     @property
     def least(self) -> float:
         """Bytes over the network that no division among these workers goes below."""
-        return least_bytes(self.problem, self.workers, self.cluster.room)
+        return least_bytes(self.problem, self.workers, self.cluster.memory)
 
 
-def least_bytes(problem: Problem, workers: int, room: float) -> float:
+def least_bytes(problem: Problem, workers: int, memory: float) -> float:
     """Return bytes that must cross a network in all, whoever computes what.
 
     Of products: the bound of Al Daas et al. (2022), which holds for any memory, and that of
-    2.5-dimensional algorithms, for this much of it. Operands are taken to lie on the workers once.
+    2.5-dimensional algorithms, for this much of it. Operands are taken to lie on the workers once;
+    those that are made again, where loops come back to them, are not moved.
 
     Examples
     --------
@@ -164,7 +165,7 @@ def least_bytes(problem: Problem, workers: int, room: float) -> float:
         touched = 2 * sqrt(m * n * k * k / workers) + m * n / workers
     else:
         touched = 3 * (m * n * k / workers) ** (2 / 3)
-    held = room / problem.itemsize
+    held = memory / problem.itemsize
     limited = 2 * m * n * k / workers / sqrt(held) - 3 * held
     return max(0.0, touched - own, limited) * workers * problem.itemsize
 
@@ -416,7 +417,7 @@ def _of_all(
     """
     workers = prod(one.workers for one in cut.values())
     found = tuple(
-        size * max(0.0, moved / part * workers / prod(cut[i].workers for i in tensor.letters) - 1)
+        size * moved / part * (workers / prod(cut[i].workers for i in tensor.letters) - 1)
         for size, part, moved, tensor in zip(
             problem.bytes, share.bytes, own.volumes, problem.spec.tensors, strict=True
         )

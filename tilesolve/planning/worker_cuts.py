@@ -163,10 +163,11 @@ def comes_back(
     return False
 
 
-def loop_letters(problem: Problem, order: str) -> list[str]:
+@lru_cache(maxsize=256)
+def loop_letters(problem: Problem, order: str) -> tuple[str, ...]:
     """Return the letters of the loops over tiles, innermost first."""
     fused = fuse_share(problem)
-    return [letter for index in order for letter in reversed(fused.letters(index))]
+    return tuple(letter for index in order for letter in reversed(fused.letters(index)))
 
 
 def held_parts(
