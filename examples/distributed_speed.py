@@ -3,7 +3,7 @@
     $ python examples/distributed_speed.py
 
 Operands are made where they are first needed, in Dask's automatic chunks of 16 MiB; results stay on
-the workers. Contenders run in turns on the same cluster: `dask.array.einsum` (with ``optimize=True``),
+the workers. Contenders run in turns on the same cluster: `dask.array.einsum` (``optimize=True``),
 `dask.array.tensordot`, and `cubed` where it is installed. The tensors of each contraction together
 exceed one worker's limit.
 """
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             n_workers=2,
             threads_per_worker=1,
             memory_limit=asked.limit,
-            dashboard_address=None,
+            dashboard_address=":0",
             silence_logs=50,
         ) as cluster,
         Client(cluster) as client,

@@ -13,7 +13,7 @@ LIMIT = 1_000_000_000
 @pytest.fixture(scope="session")
 def cluster():
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=None
+        n_workers=2, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=":0"
     ) as found:
         yield found
 

@@ -29,7 +29,7 @@ def measure_cluster(address: str = LOCAL) -> Cluster:
     """
     if address == LOCAL:
         with (
-            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
             Client(cluster) as client,
         ):
             return _measure(client)
