@@ -37,6 +37,20 @@ def elements(shape: tuple[int, int], chunk: int, factor: int) -> da.Array:
     return da.map_blocks(fill, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
 
 
+class File:
+    """An array in a file, which each worker opens by itself."""
+
+    def __init__(self, path: Path, shape: tuple[int, int]) -> None:
+        self.path, self.shape = path, shape
+        np.lib.format.open_memmap(path, "w+", float, shape)
+
+    def __setitem__(self, box: tuple[slice, ...], block: np.ndarray) -> None:
+        np.load(self.path, mmap_mode="r+")[box] = block
+
+    def __getitem__(self, place: tuple[int, int]) -> float:
+        return float(np.load(self.path, mmap_mode="r")[place])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limit", type=int, default=600_000_000, help="bytes of each worker")
@@ -58,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         c = td.einsum("ij,jk->ik", a, b, client=client)
         (promise,) = td.promises(c)
         print(f"a worker's blocks take {format_size(promise.peak)} at most")
-        file = np.lib.format.open_memmap(Path(folder) / "c.npy", "w+", float, shape)
+        file = File(Path(folder) / "c.npy", shape)
         stored = da.store(c, file, compute=False, lock=False)
         future = client.compute(stored)
         progress(future)

@@ -37,3 +37,9 @@ NETWORK_PROBE_PAIRS = 17
 
 MOST_WORKER_TASKS = 100_000
 """Tasks of one worker at most: a scheduler takes a millisecond for each."""
+
+MOST_GRIDS = 8
+"""Grids of workers that tiles are solved for, where others score about as well."""
+
+ALTERNATIVES = 8
+"""Divisions that graphs are written for, to see what moves for the chunks that operands have."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
-from tilesolve.constants.network import ROOM_SHARES
+from tilesolve.constants.network import ALTERNATIVES, ROOM_SHARES
 from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import OPERAND_DTYPES, Problem
@@ -24,7 +23,7 @@ from tilesolve.expressions.dispatch import Options, Request
 from tilesolve.expressions.paths import find_path, split_path
 from tilesolve.expressions.step_kernels import in_ascii
 from tilesolve.machine.model import Machine
-from tilesolve.planning.network import Division, divide
+from tilesolve.planning.network import Division, list_divisions
 from tilesolve.system.units import format_size
 
 
@@ -218,21 +217,24 @@ def _contract(
     known = dtype.name if dtype.name in OPERAND_DTYPES else "float64"
     problem, machine = Problem.of(text, sizes, known), Machine.load(None)
     sources = [open_source(array, team.held(array)) for array in (first, second)]
-    peaks = []
-    for share, reloads in product(ROOM_SHARES[:4], (False, True)):
+    peaks, key = [], (text, first.name, second.name, team.addresses)
+    for share in ROOM_SHARES[:3]:
         room = replace(team.cluster, memory=max(1, int(share * team.cluster.memory)))
         try:
-            division = divide(problem, machine, room)
+            divisions = list_divisions(problem, machine, room)[:ALTERNATIVES]
         except MemoryLimitError:
-            if peaks:
-                break
-            raise
-        token = tokenize(text, first.name, second.name, division.cuts, team.addresses, reloads)
-        writer = Writer(Schedule(division), sources, team.addresses, token, reloads)
-        found = make_array(writer, text, dtype)
-        if writer.peak <= team.cluster.room:
-            return found
-        peaks.append(writer.peak)
+            if not peaks:
+                raise
+            break
+        for reloads in (False, True):
+            writers = [
+                Writer(Schedule(one), sources, team.addresses, tokenize(key, one.cuts), reloads)
+                for one in divisions
+            ]
+            able = [one for one in writers if one.peak <= team.cluster.room]
+            if able:
+                return make_array(min(able, key=lambda one: sum(one.sent)), text, dtype)
+            peaks += [one.peak for one in writers]
     largest = [format_size(max(source.sizes)) for source in sources]
     raise MemoryLimitError(
         f"blocks of {problem} take {format_size(min(peaks))} of the "

@@ -70,6 +70,7 @@ class Writer:
     sent: list[int] = field(default_factory=lambda: [0, 0, 0])
     tasks: dict[Key, Task] = field(default_factory=dict)
     _spans: list[tuple[int, int, int, int]] = field(default_factory=list)
+    _made: dict[tuple[Block, int], tuple[Any, Any]] = field(init=False)
 
     def address(self, worker: int) -> str:
         """Return the address of a worker."""
@@ -138,18 +139,25 @@ class Writer:
         self.tasks[key] = Task(key, function, *given)
         return TaskRef(key)
 
+    def __post_init__(self) -> None:
+        loads = self._write_loads()
+        self._made = {
+            (block, worker): self._write_block(block, worker, loads)
+            for block, users in self.schedule.users.items()
+            for worker in users
+        }
+        parts = {(task.chunk, task.part) for task in self.schedule.tasks}
+        self.sent[0] = sum(self.schedule.size(0, chunk) for chunk, part in parts if part)
+
     def write(self, text: str, name: str, dtype: np.dtype[Any]) -> PlacedLayer:
         """Return all tasks, with finished chunks under a name."""
-        loads = self._write_loads()
-        made: dict[tuple[Block, int], tuple[Any, Any]] = {}
-        for block, users in self.schedule.users.items():
-            for worker in users:
-                made[block, worker] = self._write_block(block, worker, loads)
         latest: dict[tuple[Chunk, int], tuple[TaskRef, int]] = {}
         steps: dict[tuple[int, int], list[TaskRef]] = {}
         for task in self.schedule.tasks:
             at, where = (task.chunk, task.part), (task.step, task.part, *task.chunk)
-            (one, first), (other, second) = (made[block, task.worker] for block in task.blocks)
+            (one, first), (other, second) = (
+                self._made[block, task.worker] for block in task.blocks
+            )
             before = latest[at][0] if at in latest else None
             given = text, dtype.name, (first, second), one, other, before
             reference = self.add("step", task.worker, where, blocks.contract, *given)
@@ -163,7 +171,6 @@ class Writer:
         places, last = dict[Chunk, str](), max(step for _, step in steps)
         for chunk, own in parts.items():
             turn, key = sum(chunk) % len(own), (name, *chunk)
-            self.sent[0] += (len(own) - 1) * self.schedule.size(0, chunk)
             whole, root = self._sum(chunk, own[turn:] + own[:turn])
             self.tasks[key] = Task(key, blocks.finish, dtype, whole, self._done(root, last))
             places[chunk] = self.address(root)

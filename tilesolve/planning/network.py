@@ -14,10 +14,12 @@ from math import ceil, inf, prod, sqrt
 
 from tilesolve.constants.network import (
     BLOCK_INSTANCES,
+    MOST_GRIDS,
     MOST_WORKER_TASKS,
     ROOM_SHARES,
     WORKERS_LEFT_SHARE,
 )
+from tilesolve.constants.policy import TIME_TOLERANCE
 from tilesolve.contractions.errors import MemoryLimitError, SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.cluster import Cluster
@@ -89,6 +91,12 @@ class Division:
     def workers(self) -> int:
         """Workers that have a share."""
         return prod(cut.workers for _, cut in self.cuts)
+
+    @property
+    def summed(self) -> int:
+        """Workers among which sums are split."""
+        output = self.problem.spec.output.letters
+        return prod(cut.workers for i, cut in self.cuts if i not in output)
 
     @property
     def moves_once(self) -> bool:
@@ -170,16 +178,8 @@ def least_bytes(problem: Problem, workers: int, memory: float) -> float:
     return max(0.0, touched - own, limited) * workers * problem.itemsize
 
 
-@lru_cache(maxsize=256)
 def divide(problem: Problem, machine: Machine, cluster: Cluster) -> Division:
-    """Return the division of least score: grids of workers are tried, the best bound first.
-
-    Finished chunks of C stay on the workers if there is room for them.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the smallest blocks do not fit beside each other in a worker's memory.
+    """Return the division of least score; see `list_divisions`.
 
     Examples
     --------
@@ -188,19 +188,34 @@ def divide(problem: Problem, machine: Machine, cluster: Cluster) -> Division:
     >>> {letter: cut.workers for letter, cut in found.cuts}, found.price.volume / 4096**2 / 8
     ({'i': 2, 'j': 2, 'k': 1}, 2.0)
     """
+    return list_divisions(problem, machine, cluster)[0]
+
+
+@lru_cache(maxsize=256)
+def list_divisions(problem: Problem, machine: Machine, cluster: Cluster) -> tuple[Division, ...]:
+    """Return the division of least score, and others that score about as well.
+
+    Finished chunks of C stay on the workers if there is room for them.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the smallest blocks do not fit beside each other in a worker's memory.
+    """
     try:
-        found = _divide(problem, machine, cluster, results=True)
+        found = _list_divisions(problem, machine, cluster, results=True)
     except MemoryLimitError:
-        return _divide(problem, machine, cluster, results=False)
-    if found.moves_once:
+        return _list_divisions(problem, machine, cluster, results=False)
+    if found[0].moves_once:
         return found
-    return min(
-        found, _divide(problem, machine, cluster, results=False), key=lambda one: one.seconds
-    )
+    others = _list_divisions(problem, machine, cluster, results=False)
+    return others if others[0].seconds < found[0].seconds else found
 
 
-def _divide(problem: Problem, machine: Machine, cluster: Cluster, *, results: bool) -> Division:
-    """Return the best division where results stay, or leave."""
+def _list_divisions(
+    problem: Problem, machine: Machine, cluster: Cluster, *, results: bool
+) -> tuple[Division, ...]:
+    """Return divisions where results stay, or leave: grids are tried, the best bound first."""
     fused = fuse_share(problem)
     overlap = machine.costs.level_overlap
     # Of grids that move as much, those that split no sums come first.
@@ -211,29 +226,32 @@ def _divide(problem: Problem, machine: Machine, cluster: Cluster, *, results: bo
         (float(score_times(_least_times(fused, grid, machine, cluster), overlap)), at, grid)
         for at, grid in enumerate(grids)
     )
-    best: Division | None = None
+    found: list[Division] = []
     failed: MemoryLimitError | None = None
+    tried = 0
     for least, _, grid in waiting:
-        if best is not None and least >= best.seconds:
+        best = min((one.seconds for one in found), default=inf)
+        if least >= best * (1 + TIME_TOLERANCE) or (least >= best and tried >= MOST_GRIDS):
             break
         pieces = _split_grid(fused, grid, problem)
         if pieces is None:
             continue
+        tried += 1
         try:
-            found = _divide_by(problem, fused, pieces, machine, cluster, results=results)
+            found += _divide_by(problem, fused, pieces, machine, cluster, results=results)
         except MemoryLimitError as error:
             failed = failed or error
-            continue
-        if best is None or found.seconds < best.seconds:
-            best = found
-    if best is None:
+    if not found:
         raise failed or MemoryLimitError(f"no workers can divide {problem}")
-    if best.tasks > MOST_WORKER_TASKS:
+    found.sort(key=lambda one: (one.seconds, one.summed, one.peak))
+    best = found[0].seconds * (1 + TIME_TOLERANCE)
+    able = tuple(one for one in found if one.seconds <= best and one.tasks <= MOST_WORKER_TASKS)
+    if not able:
         raise MemoryLimitError(
             f"blocks that fit {format_size(cluster.room)} of a worker cut {problem} into "
-            f"{best.tasks} tasks a worker, {MOST_WORKER_TASKS} at most are made"
+            f"{found[0].tasks} tasks a worker, {MOST_WORKER_TASKS} at most are made"
         )
-    return best
+    return able
 
 
 def _grids(fused: Fused, workers: int) -> Iterator[dict[str, int]]:
@@ -281,10 +299,10 @@ def _divide_by(
     cluster: Cluster,
     *,
     results: bool,
-) -> Division:
-    """Return the best division by a grid of workers: tiles are solved for, then cut into chunks.
+) -> list[Division]:
+    """Return divisions by a grid of workers, one for each class that may run innermost.
 
-    Of loops that are as fast the ones are taken whose blocks take least memory.
+    Tiles are solved for, then cut into chunks.
     """
     share = problem.part({i: max(1, ceil(n / pieces[i])) for i, n in problem.sizes.items()})
     if cluster.room < BLOCK_INSTANCES * len(problem.bytes) * problem.itemsize:
@@ -297,7 +315,7 @@ def _divide_by(
             if cut:
                 found.append(_priced(problem, setting, choice, cut, machine, cluster, keeps))
         if found:
-            return min(found, key=lambda one: (one.seconds, one.peak))
+            return found
     raise _no_room(problem, share, cluster)
 
 
