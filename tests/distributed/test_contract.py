@@ -101,7 +101,7 @@ def test_held_chunks_stay_where_they_are(client):
     result = client.persist(second)
     wait(result)
     sent = moved_bytes(client) - before
-    assert sent == pytest.approx(sum(promises(second)[-1].sent), rel=0.1, abs=50_000)
+    assert sent <= 1.1 * sum(promises(second)[-1].sent) + 50_000
     np.testing.assert_allclose(result.compute()[:, 0], first.sum(axis=1).compute(), rtol=1e-11)
 
 

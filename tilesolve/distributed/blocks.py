@@ -79,27 +79,6 @@ def load(nodes: Mapping[Any, Any], key: Any, *control: None) -> Array:
 
 
 def cut(source: Array, box: tuple[slice, ...], *control: None) -> Array:
-    """Return a copy of a part of a source, which leaves the rest behind."""
+    """Return a part of a source by itself, which leaves the rest behind."""
     del control
     return np.ascontiguousarray(source[box])
-
-
-def assemble(
-    shape: tuple[int, ...],
-    dtype: Any,
-    places: Sequence[tuple[tuple[slice, ...], tuple[slice, ...]]],
-    *pieces: Array | None,
-) -> Array:
-    """Return a block put together from pieces: where each is taken from, and where it goes.
-
-    Examples
-    --------
-    >>> whole = slice(None)
-    >>> places = [((whole, slice(1)), (whole, slice(0, 1))), ((whole,), (whole, slice(1, 2)))]
-    >>> assemble((1, 2), float, places, np.ones((1, 3)), np.zeros((1, 1))).tolist()
-    [[1.0, 0.0]]
-    """
-    block = np.empty(shape, dtype)
-    for (source, target), piece in zip(places, pieces, strict=False):
-        block[target] = np.asarray(piece)[source]
-    return block

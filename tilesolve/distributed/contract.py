@@ -217,7 +217,8 @@ def _contract(
     known = dtype.name if dtype.name in OPERAND_DTYPES else "float64"
     problem, machine = Problem.of(text, sizes, known), Machine.load(None)
     sources = [open_source(array, team.held(array)) for array in (first, second)]
-    peaks, key = [], (text, first.name, second.name, team.addresses)
+    edges = _join_edges(sources[0].edges(kept[0]), sources[1].edges(kept[1]))
+    peaks, key = list[int](), (text, first.name, second.name, team.addresses)
     for share in ROOM_SHARES[:3]:
         room = replace(team.cluster, memory=max(1, int(share * team.cluster.memory)))
         try:
@@ -228,7 +229,9 @@ def _contract(
             break
         for reloads in (False, True):
             writers = [
-                Writer(Schedule(one), sources, team.addresses, tokenize(key, one.cuts), reloads)
+                Writer(
+                    Schedule(one, edges), sources, team.addresses, tokenize(key, one.cuts), reloads
+                )
                 for one in divisions
             ]
             able = [one for one in writers if one.peak <= team.cluster.room]
@@ -241,3 +244,11 @@ def _contract(
         f"{format_size(team.cluster.room)} that they may on a worker, as chunks of A have up to "
         f"{largest[0]} and of B {largest[1]}: make these smaller, or cut them along other axes"
     )
+
+
+def _join_edges(
+    first: dict[str, frozenset[int]], second: dict[str, frozenset[int]]
+) -> dict[str, frozenset[int]]:
+    """Return where chunks of either operand begin."""
+    none = frozenset[int]()
+    return {i: first.get(i, none) | second.get(i, none) for i in first | second}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -43,8 +43,7 @@ class PlacedLayer(MaterializedLayer):
 class Writer:
     """Writes the tasks of a schedule, and counts what moves and stays.
 
-    A block is put together by each worker that uses it, of pieces that are sent there; where it
-    lies in one chunk, that chunk is read in place.
+    A block lies in one chunk of a source: it is read there, and sent to others that use it.
 
     Parameters
     ----------
@@ -76,22 +75,27 @@ class Writer:
         """Return the address of a worker."""
         return self.addresses[worker % len(self.addresses)] if self.addresses else ""
 
-    def part(self, block: Block, piece: Piece) -> Part:
-        """Return the chunk of a source that a piece is of."""
+    def part(self, block: Block) -> Part:
+        """Return the chunk of a source that a block lies in."""
         first, _ = self.schedule.spans[block]
-        return Part(block.operand, first if self.reloads else block.visit, piece.chunk)
+        visit = first if self.reloads else block.visit
+        return Part(block.operand, visit, self.pieces[block].chunk)
 
     @cached_property
-    def pieces(self) -> dict[Block, list[Piece]]:
-        """The pieces of each block."""
+    def pieces(self) -> dict[Block, Piece]:
+        """What each block is of its chunk."""
         return {
-            block: list(
-                self.sources[block.operand - 1].pieces(
-                    self.schedule.box(block.operand, block.chunk)
-                )
-            )
-            for block in self.schedule.users
+            one: self.sources[one.operand - 1].piece(self.schedule.box(one.operand, one.chunk))
+            for one in self.schedule.users
         }
+
+    @cached_property
+    def parts(self) -> dict[Part, list[Block]]:
+        """The blocks of each chunk of a source."""
+        found: dict[Part, list[Block]] = {}
+        for block in self.schedule.users:
+            found.setdefault(self.part(block), []).append(block)
+        return found
 
     @cached_property
     def homes(self) -> dict[Part, int]:
@@ -99,22 +103,18 @@ class Writer:
 
         It is -1 where none of them has it.
         """
-        known = {self.address(worker): worker for worker in range(self.schedule.division.workers)}
-        weights: dict[Part, dict[int, float]] = {}
-        for block, pieces in self.pieces.items():
-            users = self.schedule.users[block]
-            for piece in pieces:
-                own = weights.setdefault(self.part(block, piece), {})
-                for worker in users:
-                    own[worker] = own.get(worker, 0.0) + piece.elements
-        found = {}
-        for part, own in weights.items():
-            source = self.sources[part.operand - 1]
-            if source.nodes:
-                most = [worker for worker, weight in own.items() if weight == max(own.values())]
-                found[part] = most[sum(part.chunk) % len(most)]
-            else:
-                found[part] = known.get(source.places.get(part.chunk, ""), -1)
+        schedule, found = self.schedule, {}
+        known = {self.address(worker): worker for worker in range(schedule.division.workers)}
+        for part, own in self.parts.items():
+            source, weights = self.sources[part.operand - 1], dict[int, int]()
+            for block in own:
+                for worker in schedule.users[block]:
+                    size = schedule.size(block.operand, block.chunk)
+                    weights[worker] = weights.get(worker, 0) + size
+            most = [one for one, weight in weights.items() if weight == max(weights.values())]
+            turn = most[sum(part.chunk) % len(most)]
+            place = source.places.get(part.chunk, "")
+            found[part] = turn if source.nodes else known.get(place, -1)
         return found
 
     @property
@@ -154,7 +154,10 @@ class Writer:
         latest: dict[tuple[Chunk, int], tuple[TaskRef, int]] = {}
         steps: dict[tuple[int, int], list[TaskRef]] = {}
         for task in self.schedule.tasks:
-            at, where = (task.chunk, task.part), (task.step, task.part, *task.chunk)
+            at, where = (
+                (task.chunk, task.part),
+                (task.part, *task.blocks[0].chunk, *task.blocks[1].chunk),
+            )
             (one, first), (other, second) = (
                 self._made[block, task.worker] for block in task.blocks
             )
@@ -199,7 +202,7 @@ class Writer:
         """Return what is there once a worker has made a step."""
         return TaskRef((f"{PREFIX}-done-{self.token}", self.address(worker), worker, step))
 
-    def _control(self, step: int, workers: Sequence[int]) -> Iterator[TaskRef]:
+    def _control(self, step: int, workers: Iterable[int]) -> Iterator[TaskRef]:
         """Yield what loads for a step wait for: that earlier blocks are left behind."""
         step -= BLOCK_INSTANCES - 1
         for worker in workers if step >= 0 else ():
@@ -209,63 +212,44 @@ class Writer:
         """Note what stays on a worker from when it may be loaded for a step, to another step."""
         self._spans.append((worker, size, max(0, first - BLOCK_INSTANCES + 1), last))
 
-    def _write_loads(self) -> dict[Part, Any]:
+    def _write_loads(self) -> dict[Part, TaskRef]:
         """Return a reference to each chunk of a source; those that can be made anywhere are."""
-        schedule, found = self.schedule, dict[Part, Any]()
-        users: dict[Part, dict[int, None]] = {}
-        spans: dict[Part, list[int]] = {}
-        for block, pieces in self.pieces.items():
-            for piece in pieces:
-                part = self.part(block, piece)
-                users.setdefault(part, {}).update(dict.fromkeys(schedule.users[block]))
-                spans.setdefault(part, []).extend(schedule.spans[block])
-        for part, home in self.homes.items():
-            source, (first, last) = (
-                self.sources[part.operand - 1],
-                (min(spans[part]), max(spans[part])),
-            )
-            found[part] = TaskRef(source.key(part.chunk))
+        schedule, found = self.schedule, dict[Part, TaskRef]()
+        for part, own in self.parts.items():
+            source, home = self.sources[part.operand - 1], self.homes[part]
+            first = min(schedule.spans[block][0] for block in own)
+            last = max(schedule.spans[block][1] for block in own)
             if home >= 0:
                 self._stay(home, source.size(part.chunk), first, last)
+            found[part] = TaskRef(source.key(part.chunk))
             if source.nodes:
-                nodes, control = source.nodes[part.chunk], self._control(first, list(users[part]))
+                users = dict.fromkeys(one for block in own for one in schedule.users[block])
                 where = (part.operand, part.visit, *part.chunk)
-                given = nodes, source.key(part.chunk), *control
+                given = source.nodes[part.chunk], found[part].key, *self._control(first, users)
                 found[part] = self.add("load", home, where, blocks.load, *given)
         return found
 
-    def _write_block(self, block: Block, worker: int, loads: Mapping[Part, Any]) -> tuple[Any, Any]:
-        """Return what a worker reads a block from, and the part of it; None for all."""
-        schedule, source = self.schedule, self.sources[block.operand - 1]
-        first, last = schedule.spans[block]
-        size, where = (
-            schedule.size(block.operand, block.chunk),
-            (block.operand, block.visit, *block.chunk),
-        )
-        pieces, given = self.pieces[block], []
-        for piece in pieces:
-            part = self.part(block, piece)
-            home, taken = self.homes[part], piece.elements * source.array.dtype.itemsize
-            reference, box = loads[part], piece.source
-            if home != worker:
-                self.sent[block.operand] += taken
-                if not piece.whole:
-                    control = self._control(first, schedule.users[block])
-                    number = (*where, *piece.chunk)
-                    reference = self.add("cut", home, number, blocks.cut, reference, box, *control)
-                    box = tuple(slice(stop.stop - stop.start) for stop in box)
-                    self._stay(home, taken, first, first)
-                self._stay(worker, taken, first, last if len(pieces) == 1 else first)
-            given.append((reference, box, piece.target))
-        if len(given) == 1:
-            reference, box, _ = given[0]
-            return reference, None if pieces[0].whole else box
+    def _write_block(
+        self, block: Block, worker: int, loads: Mapping[Part, TaskRef]
+    ) -> tuple[TaskRef, tuple[slice, ...] | None]:
+        """Return what a worker reads a block from, and which part of it; None for all."""
+        schedule, piece, part = self.schedule, self.pieces[block], self.part(block)
+        home, size = self.homes[part], schedule.size(block.operand, block.chunk)
+        if home == worker:
+            return loads[part], None if piece.whole else piece.box
+        (first, last), reference = schedule.spans[block], loads[part]
+        where = (block.operand, block.visit, *block.chunk)
+        control = list(self._control(first, schedule.users[block]))
+        self.sent[block.operand] += size
         self._stay(worker, size, first, last)
-        places = [(one, other) for _, one, other in given]
-        control = self._control(first, schedule.users[block])
-        shape = schedule.shape(block.operand, block.chunk)
-        given_all = shape, source.array.dtype, places, *(one for one, _, _ in given), *control
-        return self.add("block", worker, (worker, *where), blocks.assemble, *given_all), None
+        if not piece.whole:
+            self._stay(home, size, first, first)
+            reference = self.add("cut", home, where, blocks.cut, reference, piece.box, *control)
+        # A task of its own, as Dask drops what two workers have, and sends it again. It waits for
+        # one of its worker's, so that it is not made one with the cut.
+        begun = self.add("begin", worker, (worker,), blocks.done)
+        given = reference, (), begun, *control
+        return self.add("take", worker, (worker, *where), blocks.cut, *given), None
 
 
 def make_array(writer: Writer, text: str, dtype: np.dtype[Any]) -> Array:

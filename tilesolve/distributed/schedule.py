@@ -6,14 +6,14 @@ that the model's bytes can be held against them for any number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
 from tilesolve.planning.network import Division
-from tilesolve.planning.worker_cuts import comes_back
+from tilesolve.planning.worker_cuts import Cut, comes_back
 
 Chunk = tuple[int, ...]
 """Numbers of a chunk along the letters of a tensor."""
@@ -43,6 +43,14 @@ class Task:
 class Schedule:
     """All tasks of a division.
 
+    Parameters
+    ----------
+    division
+        How workers divide a contraction.
+    edges
+        By letter, where chunks of operands begin: blocks are cut there, too, so that each lies in
+        one chunk.
+
     Examples
     --------
     >>> from tilesolve.contractions.problem import Problem
@@ -56,12 +64,37 @@ class Schedule:
     """
 
     division: Division
+    edges: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @cached_property
     def bounds(self) -> dict[str, tuple[int, ...]]:
         """Where the chunks of each letter begin and end."""
+        return {letter: tuple(sorted({0, *ends})) for letter, (ends, _) in self._cut.items()}
+
+    @cached_property
+    def _cut(self) -> dict[str, tuple[list[int], list[range]]]:
+        """The ends of the chunks of each letter, and the numbers of those in each tile."""
         division = self.division
-        return {i: cut.bounds(division.problem.sizes[i]) for i, cut in division.cuts}
+        output, found = division.problem.spec.output.letters, {}
+        for letter, cut in division.cuts:
+            extent, edges = division.problem.sizes[letter], self.edges.get(letter, frozenset())
+            whole = Cut(cut.workers, cut.tiles)
+            tiles = list(whole.bounds(extent))
+            if letter not in output:  # tiles of sums may be as long as chunks of operands are
+                shares = set(Cut(cut.workers).bounds(extent))
+                tiles = [
+                    one if one in shares else _snap(one, edges, extent, whole) for one in tiles
+                ]
+            ends: list[int] = []
+            numbers = []
+            for begin, end in pairwise(tiles):
+                inner = {begin + part for part in Cut(1, 1, cut.chunks).bounds(end - begin)}
+                own = {one for one in edges if begin < one < end}
+                inner = {begin, end} | own | {_snap(one, own, end - begin, cut) for one in inner}
+                numbers.append(range(len(ends), len(ends) + len(inner) - 1))
+                ends += sorted(inner)[1:]
+            found[letter] = ends, numbers
+        return found
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -132,9 +165,9 @@ class Schedule:
         for step, at in enumerate(product(*(range(cut[i].tiles) for i in outer))):
             tile = dict(zip(outer, at, strict=True))
             visit = [0, self._visit(1, tile, latest, visits), self._visit(2, tile, latest, visits)]
-            first = {i: (place[i] * cut[i].tiles + tile[i]) * cut[i].chunks for i in place}
-            for inner in product(*(range(cut[i].chunks) for i in place)):
-                here = {i: first[i] + more for i, more in zip(place, inner, strict=True)}
+            ranges = [self._cut[i][1][place[i] * cut[i].tiles + tile[i]] for i in place]
+            for inner in product(*ranges):
+                here = dict(zip(place, inner, strict=True))
                 chunk, *operands = (tuple(here[i] for i in one.letters) for one in spec.tensors)
                 blocks = Block(1, operands[0], visit[1]), Block(2, operands[1], visit[2])
                 yield Task(number, step, part, chunk, blocks)
@@ -158,3 +191,10 @@ class Schedule:
             latest[operand] = here
             visits[operand, here] = visits.get((operand, here), -1) + 1
         return visits[operand, here]
+
+
+def _snap(one: int, edges: Collection[int], extent: int, cut: Cut) -> int:
+    """Return where a cut is made: at an edge, if one is near."""
+    nearest = min(edges, key=lambda edge: abs(edge - one), default=one)
+    reach = extent / (cut.workers * cut.tiles * cut.chunks) / 4
+    return nearest if abs(nearest - one) < reach else one

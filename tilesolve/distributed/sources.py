@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -22,17 +23,11 @@ Span = tuple[int, int]
 
 
 class Piece(NamedTuple):
-    """What a block takes of one chunk of a source, and where it goes."""
+    """What a block is of a chunk of a source."""
 
     chunk: Chunk
-    source: tuple[slice, ...]
-    target: tuple[slice, ...]
+    box: tuple[slice, ...]
     whole: bool
-
-    @property
-    def elements(self) -> int:
-        """How many it has."""
-        return prod(one.stop - one.start for one in self.source)
 
 
 @dataclass(frozen=True)
@@ -68,33 +63,24 @@ class Source:
         """The bytes of all chunks."""
         return [self.size(chunk) for chunk in product(*map(range, self.array.numblocks))]
 
-    def pieces(self, box: tuple[Span, ...]) -> Iterator[Piece]:
-        """Yield the pieces of a box, chunk by chunk."""
-        axes = [
-            list(_overlaps(sizes, span)) for sizes, span in zip(self.array.chunks, box, strict=True)
-        ]
-        for found in product(*axes):
-            yield Piece(
-                tuple(one[0] for one in found),
-                tuple(one[1] for one in found),
-                tuple(one[2] for one in found),
-                all(one[3] for one in found),
-            )
+    def edges(self, letters: str) -> dict[str, frozenset[int]]:
+        """Return where chunks begin along each letter."""
+        return {
+            letter: frozenset(accumulate(sizes[:-1]))
+            for letter, sizes in zip(letters, self.array.chunks, strict=True)
+        }
 
-
-def _overlaps(sizes: tuple[int, ...], span: Span) -> Iterator[tuple[int, slice, slice, bool]]:
-    """Yield the chunks of an axis that a span meets: number, part of it, place in the span."""
-    begin = 0
-    for number, size in enumerate(sizes):
-        low, high = max(begin, span[0]), min(begin + size, span[1])
-        if low < high:
-            yield (
-                number,
-                slice(low - begin, high - begin),
-                slice(low - span[0], high - span[0]),
-                high - low == size,
-            )
-        begin += size
+    def piece(self, box: tuple[Span, ...]) -> Piece:
+        """Return the piece that a box is, which lies in one chunk."""
+        chunk, part, whole = [], [], True
+        for sizes, (begin, end) in zip(self.array.chunks, box, strict=True):
+            ends = list(accumulate(sizes))
+            number = bisect_right(ends, begin)
+            start = ends[number] - sizes[number]
+            chunk.append(number)
+            part.append(slice(begin - start, end - start))
+            whole &= end - begin == sizes[number]
+        return Piece(tuple(chunk), tuple(part), whole)
 
 
 def open_source(array: Array, held: Mapping[Any, str]) -> Source:
