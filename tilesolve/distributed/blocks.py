@@ -42,7 +42,8 @@ def contract(
     found = np.asarray(_expression(text, name, *(part.shape for part in parts))(*parts))
     if before is None:
         return found
-    return np.add(found, before, out=found if found.flags.writeable else None)
+    total: Array = np.add(found, before, out=found if found.flags.writeable else None)
+    return total
 
 
 def _expression(text: str, dtype: str, *shapes: tuple[int, ...]) -> Callable[..., Array]:

@@ -30,7 +30,7 @@ class Part(NamedTuple):
     chunk: Chunk
 
 
-class PlacedLayer(MaterializedLayer):
+class PlacedLayer(MaterializedLayer):  # type: ignore[misc]  # Dask has no types here
     """Tasks of one division, the worker of each chunk of the result, and what was promised."""
 
     def __init__(self, tasks: dict[Key, Task], places: dict[Chunk, str], writer: Writer) -> None:

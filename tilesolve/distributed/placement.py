@@ -15,7 +15,7 @@ PREFIX = "tilesolve"
 """Keys of tasks with a place begin with this; the worker's address comes second."""
 
 
-class Placement(SchedulerPlugin):
+class Placement(SchedulerPlugin):  # type: ignore[misc]  # Dask has no types here
     """Sends tasks to the worker that their key names, and anywhere once that one is gone."""
 
     name = PREFIX

@@ -56,7 +56,7 @@ class Source:
     def size(self, chunk: Chunk) -> int:
         """Return the bytes of a chunk."""
         sizes = (own[at] for own, at in zip(self.array.chunks, chunk, strict=True))
-        return prod(sizes) * self.array.dtype.itemsize
+        return int(prod(sizes) * self.array.dtype.itemsize)
 
     @property
     def sizes(self) -> list[int]:
