@@ -159,8 +159,8 @@ def least_bytes(problem: Problem, workers: int, memory: float) -> float:
 
     Examples
     --------
-    >>> [least_bytes(Problem.of("mn-mk-kn", 8), workers, 1e9) for workers in (1, 8)]
-    [0.0, 1536.0]
+    >>> [round(least_bytes(Problem.of("mn-mk-kn", 8), workers, 1e9)) for workers in (1, 8)]
+    [0, 1536]
     """
     sizes = {one.name: prod(problem.sizes[i] for i in one.letters) for one in problem.classes}
     if not sizes.keys() <= {"M", "N", "K"}:
