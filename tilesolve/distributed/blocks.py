@@ -10,7 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.half_precision import is_half, summed_dtype
-from tilesolve.expressions.compile import expression
+from tilesolve.contractions.subscripts import read
+from tilesolve.expressions.compile import compile_expression
+from tilesolve.expressions.dispatch import Options
+from tilesolve.system.checks import as_dtype
 
 Array = npt.NDArray[Any]
 
@@ -51,7 +54,13 @@ def _expression(text: str, dtype: str, *shapes: tuple[int, ...]) -> Callable[...
     key = (text, dtype, shapes)
     with _lock:
         if key not in _expressions:
-            _expressions[key] = expression(text, *shapes, dtype=dtype, threads=1)
+            # Many blocks are as large as few others: planning has to pay in a single call.
+            form, kinds = (
+                read(text, list(map(len, shapes))),
+                [as_dtype(dtype, "dtype")] * len(shapes),
+            )
+            options = Options(threads=1, called_once=True)
+            _expressions[key] = compile_expression(form, shapes, kinds, None, options)
         return _expressions[key]
 
 
