@@ -43,3 +43,6 @@ MOST_GRIDS = 8
 
 ALTERNATIVES = 8
 """Divisions that graphs are written for, to see what moves for the chunks that operands have."""
+
+TASK_SECONDS = 1e-3
+"""Time that a task takes beside what it computes."""

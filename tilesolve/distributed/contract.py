@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -219,25 +220,22 @@ def _contract(
     sources = [open_source(array, team.held(array)) for array in (first, second)]
     edges = _join_edges(sources[0].edges(kept[0]), sources[1].edges(kept[1]))
     peaks, key = list[int](), (text, first.name, second.name, team.addresses)
-    for share in ROOM_SHARES[:3]:
+    able: list[Writer] = []
+    for share, reloads in ((1.0, False), *product(ROOM_SHARES[1:3], (False, True))):
         room = replace(team.cluster, memory=max(1, int(share * team.cluster.memory)))
         try:
-            divisions = list_divisions(problem, machine, room)[:ALTERNATIVES]
+            found = list_divisions(problem, machine, room)[:ALTERNATIVES]
         except MemoryLimitError:
             if not peaks:
                 raise
             break
-        for reloads in (False, True):
-            writers = [
-                Writer(
-                    Schedule(one, edges), sources, team.addresses, tokenize(key, one.cuts), reloads
-                )
-                for one in divisions
-            ]
-            able = [one for one in writers if one.peak <= team.cluster.room]
-            if able:
-                return make_array(min(able, key=lambda one: sum(one.sent)), text, dtype)
-            peaks += [one.peak for one in writers]
+        for one in found if not (able and reloads) else ():
+            token = tokenize(key, one.cuts, reloads)
+            writer = Writer(Schedule(one, edges), sources, team.addresses, token, reloads)
+            peaks.append(writer.peak)
+            able += [writer] if writer.peak <= team.cluster.room else []
+    if able:
+        return make_array(min(able, key=Writer.lost_seconds), text, dtype)
     largest = [format_size(max(source.sizes)) for source in sources]
     raise MemoryLimitError(
         f"blocks of {problem} take {format_size(min(peaks))} of the "

@@ -13,7 +13,7 @@ from dask._task_spec import Task, TaskRef
 from dask.array import Array
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from tilesolve.constants.network import BLOCK_INSTANCES
+from tilesolve.constants.network import BLOCK_INSTANCES, TASK_SECONDS
 from tilesolve.distributed import blocks
 from tilesolve.distributed.placement import PREFIX
 from tilesolve.distributed.schedule import Block, Chunk, Schedule
@@ -128,7 +128,13 @@ class Writer:
         for worker, at in sorted(changes, key=lambda one: one[1]):
             held[worker] = held.get(worker, 0) + changes[worker, at]
             most = max(most, held[worker])
-        return most + self.schedule.division.parts[0]
+        return most + int(self.schedule.stretch * self.schedule.division.parts[0])
+
+    def lost_seconds(self) -> float:
+        """Return what moving blocks and scheduling tasks takes, for a worker."""
+        division = self.schedule.division
+        moving = sum(self.sent) / division.cluster.bandwidth
+        return (moving + TASK_SECONDS * len(self.schedule.tasks)) / division.workers
 
     def add(
         self, kind: str, worker: int, where: Sequence[int], function: Any, *given: Any

@@ -78,21 +78,17 @@ class Schedule:
         output, found = division.problem.spec.output.letters, {}
         for letter, cut in division.cuts:
             extent, edges = division.problem.sizes[letter], self.edges.get(letter, frozenset())
-            whole = Cut(cut.workers, cut.tiles)
-            tiles = list(whole.bounds(extent))
-            if letter not in output:  # tiles of sums may be as long as chunks of operands are
-                shares = set(Cut(cut.workers).bounds(extent))
-                tiles = [
-                    one if one in shares else _snap(one, edges, extent, whole) for one in tiles
-                ]
+            tiles = Cut(cut.workers, cut.tiles).bounds(extent)
+            size = tiles[1] - tiles[0]
+            grid = _split(Cut(cut.workers).bounds(extent), edges, size)
+            near = [min(grid, key=lambda one, at=at: abs(one - at)) for at in tiles]
+            tiles = tuple(near) if len(set(near)) == len(near) else tiles
             ends: list[int] = []
             numbers = []
-            for begin, end in pairwise(tiles):
-                inner = {begin + part for part in Cut(1, 1, cut.chunks).bounds(end - begin)}
-                own = {one for one in edges if begin < one < end}
-                inner = {begin, end} | own | {_snap(one, own, end - begin, cut) for one in inner}
+            for span in pairwise(tiles):
+                inner = _split(span, edges, size if letter not in output else size / cut.chunks)
                 numbers.append(range(len(ends), len(ends) + len(inner) - 1))
-                ends += sorted(inner)[1:]
+                ends += inner[1:]
             found[letter] = ends, numbers
         return found
 
@@ -118,6 +114,16 @@ class Schedule:
             for block in task.blocks:
                 first, last = found.get(block, (task.step, task.step))
                 found[block] = min(first, task.step), max(last, task.step)
+        return found
+
+    @cached_property
+    def stretch(self) -> float:
+        """How much larger the largest tile of C is than where all are as large."""
+        found = 1.0
+        for letter in self.division.problem.spec.output.letters:
+            ends, numbers = self._cut[letter]
+            sizes = [ends[one.stop - 1] - [0, *ends][one.start] for one in numbers]
+            found *= max(sizes) * len(sizes) / sum(sizes)
         return found
 
     def size(self, tensor: int, chunk: Chunk) -> int:
@@ -193,8 +199,19 @@ class Schedule:
         return visits[operand, here]
 
 
-def _snap(one: int, edges: Collection[int], extent: int, cut: Cut) -> int:
-    """Return where a cut is made: at an edge, if one is near."""
-    nearest = min(edges, key=lambda edge: abs(edge - one), default=one)
-    reach = extent / (cut.workers * cut.tiles * cut.chunks) / 4
-    return nearest if abs(nearest - one) < reach else one
+def _split(bounds: Sequence[int], edges: Collection[int], size: float) -> list[int]:
+    """Return bounds and edges between them, with equal parts of about a size between these.
+
+    Parts have few different lengths then, each of which needs an expression.
+
+    Examples
+    --------
+    >>> _split((0, 100), {40, 80}, 25)
+    [0, 20, 40, 60, 80, 100]
+    """
+    own = sorted({*bounds, *(one for one in edges if bounds[0] < one < bounds[-1])})
+    found = own[:1]
+    for begin, end in pairwise(own):
+        parts = Cut(1, 1, max(1, min(end - begin, round((end - begin) / max(1, size)))))
+        found += [begin + one for one in parts.bounds(end - begin)[1:]]
+    return found
