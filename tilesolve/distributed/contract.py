@@ -229,9 +229,9 @@ def _contract(
             if not peaks:
                 raise
             break
-        for one in found if not (able and reloads) else ():
-            token = tokenize(key, one.cuts, reloads)
-            writer = Writer(Schedule(one, edges), sources, team.addresses, token, reloads)
+        for division in found if not (able and reloads) else ():
+            token = tokenize(key, division.cuts, reloads)
+            writer = Writer(Schedule(division, edges), sources, team.addresses, token, reloads)
             peaks.append(writer.peak)
             able += [writer] if writer.peak <= team.cluster.room else []
     if able:

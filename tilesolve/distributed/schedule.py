@@ -81,7 +81,7 @@ class Schedule:
             tiles = Cut(cut.workers, cut.tiles).bounds(extent)
             size = tiles[1] - tiles[0]
             grid = _split(Cut(cut.workers).bounds(extent), edges, size)
-            near = [min(grid, key=lambda one, at=at: abs(one - at)) for at in tiles]
+            near = [_nearest(grid, at) for at in tiles]
             tiles = tuple(near) if len(set(near)) == len(near) else tiles
             ends: list[int] = []
             numbers = []
@@ -215,3 +215,8 @@ def _split(bounds: Sequence[int], edges: Collection[int], size: float) -> list[i
         parts = Cut(1, 1, max(1, min(end - begin, round((end - begin) / max(1, size)))))
         found += [begin + one for one in parts.bounds(end - begin)[1:]]
     return found
+
+
+def _nearest(grid: Sequence[int], at: int) -> int:
+    """Return the number that is nearest to one."""
+    return min(grid, key=lambda one: abs(one - at))
