@@ -222,6 +222,8 @@ def _contract(
     peaks, key = list[int](), (text, first.name, second.name, team.addresses)
     able: list[Writer] = []
     for share, reloads in ((1.0, False), *product(ROOM_SHARES[1:3], (False, True))):
+        if able:
+            break
         room = replace(team.cluster, memory=max(1, int(share * team.cluster.memory)))
         try:
             found = list_divisions(problem, machine, room)[:ALTERNATIVES]
@@ -229,7 +231,7 @@ def _contract(
             if not peaks:
                 raise
             break
-        for division in found if not (able and reloads) else ():
+        for division in found:
             token = tokenize(key, division.cuts, reloads)
             writer = Writer(Schedule(division, edges), sources, team.addresses, token, reloads)
             peaks.append(writer.peak)
