@@ -46,3 +46,6 @@ ALTERNATIVES = 8
 
 TASK_SECONDS = 1e-3
 """Time that a task takes beside what it computes."""
+
+WORKER_CODE_BYTES = 320 << 20
+"""Memory of a worker's process beside its blocks: modules, machine code and messages."""

@@ -12,7 +12,11 @@ import dask.array as da
 from distributed import Client, default_client
 from distributed.client import futures_of
 
-from tilesolve.constants.network import ASSUMED_NETWORK_RATE, WORKER_MEMORY_SHARE
+from tilesolve.constants.network import (
+    ASSUMED_NETWORK_RATE,
+    WORKER_CODE_BYTES,
+    WORKER_MEMORY_SHARE,
+)
 from tilesolve.contractions.errors import MachineError, MemoryLimitError
 from tilesolve.distributed.placement import Placement
 from tilesolve.machine.cluster import Cluster, cluster_file
@@ -74,7 +78,9 @@ def find_team(client: Client | None, memory_limit: int | None = None) -> Team:
     least = min(found.values(), key=lambda one: one.memory)
     rate = _network_rate()
     threads = min(one.threads for one in found.values())
-    cluster = Cluster(len(found), least.memory, rate, threads)
+    free = max(1, least.memory - WORKER_CODE_BYTES)  # code takes much of a small worker
+    memory = min(least.memory, ceil(free / WORKER_MEMORY_SHARE))
+    cluster = Cluster(len(found), memory, rate, threads)
     return Team(_limited(cluster, memory_limit), tuple(sorted(found)), client)
 
 
