@@ -41,8 +41,26 @@ MOST_WORKER_TASKS = 100_000
 MOST_GRIDS = 8
 """Grids of workers that tiles are solved for, where others score about as well."""
 
-ALTERNATIVES = 8
-"""Divisions that graphs are written for, to see what moves for the chunks that operands have."""
+SNAP_SHARE = 0.06
+"""Share of a tile by which it may be longer so that it ends where chunks of operands do."""
+
+SLIVER_SHARE = 0.25
+"""Share of the longest chunk below which a chunk joins its neighbour."""
+
+LEAST_JOINED_SHARE = 1 / 256
+"""Share of a worker's room that chunks of operands are joined up to."""
+
+ALTERNATIVES = 2
+"""Divisions whose bytes and memory are counted for the chunks that operands have."""
+
+MOST_TASKS = 20_000
+"""Tasks of a contraction at most: a scheduler takes a millisecond for each."""
+
+MOST_ROOMS = 6
+"""Rooms that tiles are solved for before blocks are said not to fit beside chunks of operands."""
+
+ROOM_STEP = 0.8
+"""Factor on that room, at most, as long as what lies beside tiles does not fit."""
 
 TASK_SECONDS = 1e-3
 """Time that a task takes beside what it computes."""

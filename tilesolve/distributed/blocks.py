@@ -80,12 +80,23 @@ def done(*found: Array) -> None:
     del found
 
 
-def load(nodes: Mapping[Any, Any], key: Any, *control: None) -> Array:
-    """Return a chunk of a source, whose own tasks are run here."""
+def load(nodes: Mapping[Any, Any], boxes: Mapping[Any, tuple[slice, ...]], *control: None) -> Array:
+    """Return a block of chunks of a source, whose own tasks are run here, one after the other."""
     import dask
 
     del control
-    return np.asarray(dask.get(dict(nodes), key))
+    found: Array | None = None
+    for key, box in boxes.items():
+        part = np.asarray(dask.get(dict(nodes), key))
+        if len(boxes) == 1:
+            return part
+        if found is None:
+            found = np.empty(
+                [max(own[axis].stop for own in boxes.values()) for axis in range(part.ndim)],
+                part.dtype,
+            )
+        found[box] = part
+    return found
 
 
 def cut(source: Array, box: tuple[slice, ...], *control: None) -> Array:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
-from tilesolve.constants.network import ALTERNATIVES, ROOM_SHARES
+from tilesolve.constants.network import (
+    ALTERNATIVES,
+    LEAST_JOINED_SHARE,
+    MOST_ROOMS,
+    MOST_TASKS,
+    ROOM_STEP,
+)
 from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import OPERAND_DTYPES, Problem
@@ -19,7 +24,7 @@ from tilesolve.contractions.subscripts import read
 from tilesolve.distributed.clients import Team, find_team
 from tilesolve.distributed.graph import PlacedLayer, Writer, make_array
 from tilesolve.distributed.schedule import Schedule
-from tilesolve.distributed.sources import check_array, open_source
+from tilesolve.distributed.sources import Source, check_array, join_chunks, open_source
 from tilesolve.expressions.dispatch import Options, Request
 from tilesolve.expressions.paths import find_path, split_path
 from tilesolve.expressions.step_kernels import in_ascii
@@ -218,32 +223,59 @@ def _contract(
     known = dtype.name if dtype.name in OPERAND_DTYPES else "float64"
     problem, machine = Problem.of(text, sizes, known), Machine.load(None)
     sources = [open_source(array, team.held(array)) for array in (first, second)]
-    edges = _join_edges(sources[0].edges(kept[0]), sources[1].edges(kept[1]))
-    peaks, key = list[int](), (text, first.name, second.name, team.addresses)
-    able: list[Writer] = []
-    for share, reloads in ((1.0, False), *product(ROOM_SHARES[1:3], (False, True))):
-        if able:
-            break
-        room = replace(team.cluster, memory=max(1, int(share * team.cluster.memory)))
-        try:
-            found = list_divisions(problem, machine, room)[:ALTERNATIVES]
-        except MemoryLimitError:
-            if not peaks:
-                raise
-            break
-        for division in found:
-            token = tokenize(key, division.cuts, reloads)
-            writer = Writer(Schedule(division, edges), sources, team.addresses, token, reloads)
-            peaks.append(writer.peak)
-            able += [writer] if writer.peak <= team.cluster.room else []
-    if able:
-        return make_array(min(able, key=Writer.lost_seconds), text, dtype)
-    largest = [format_size(max(source.sizes)) for source in sources]
+    key = tokenize(text, first.name, second.name, team.addresses)
+    writer = _find_schedule(problem, machine, team, list(zip(kept, sources, strict=True)), key)
+    return make_array(writer, text, dtype)
+
+
+def _find_schedule(
+    problem: Problem, machine: Machine, team: Team, opened: list[tuple[str, Source]], key: str
+) -> Writer:
+    """Return a schedule that fits: of least moving and tasks at the first room at which any does.
+
+    Tiles are solved for less room where what lies beside them does not fit; chunks of operands are
+    joined where that fits, and made again for each use of blocks only where nothing else does.
+    """
+    room, peaks = team.cluster.room, list[int]()
+    least = int(LEAST_JOINED_SHARE * room)
+    joined = [(letters, join_chunks(source, least)) for letters, source in opened]
+    for reloads in (False, True):
+        share = 1.0
+        for _ in range(MOST_ROOMS):
+            cluster = replace(team.cluster, memory=max(1, int(share * team.cluster.memory)))
+            try:
+                divisions = list_divisions(problem, machine, cluster)
+            except MemoryLimitError:
+                if not peaks:
+                    raise
+                break
+            tried: list[Writer] = []
+            for sources in (joined, opened):
+                edges = _join_edges(*(source.edges(letters) for letters, source in sources))
+                found = [source for _, source in sources]
+                for schedule in _best_schedules(divisions, edges, room):
+                    token = tokenize(key, schedule.cuts, schedule.division.order, reloads)
+                    tried.append(Writer(schedule, found, team.addresses, token, reloads))
+            peaks += [one.peak for one in tried]
+            able = [one for one in tried if one.peak <= room]
+            if able:
+                return min(able, key=lambda one: one.seconds)
+            share *= min([ROOM_STEP, *(room / one.peak for one in tried)])
+    largest = [format_size(source.most) for _, source in opened]
     raise MemoryLimitError(
-        f"blocks of {problem} take {format_size(min(peaks))} of the "
-        f"{format_size(team.cluster.room)} that they may on a worker, as chunks of A have up to "
+        f"blocks of {problem} take {format_size(min(peaks, default=0))} of the "
+        f"{format_size(room)} that they may on a worker, as chunks of A have up to "
         f"{largest[0]} and of B {largest[1]}: make these smaller, or cut them along other axes"
     )
+
+
+def _best_schedules(
+    divisions: Sequence[Division], edges: dict[str, frozenset[int]], room: int
+) -> list[Schedule]:
+    """Return the few schedules that take least at best, of those whose results fit."""
+    found = [Schedule(division, edges) for division in divisions]
+    able = [one for one in found if one.held <= room and one.count <= MOST_TASKS]
+    return sorted(able, key=lambda one: one.seconds)[:ALTERNATIVES]
 
 
 def _join_edges(

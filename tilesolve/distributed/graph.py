@@ -128,13 +128,14 @@ class Writer:
         for worker, at in sorted(changes, key=lambda one: one[1]):
             held[worker] = held.get(worker, 0) + changes[worker, at]
             most = max(most, held[worker])
-        return most + int(self.schedule.stretch * self.schedule.division.parts[0])
+        return most + self.schedule.held
 
-    def lost_seconds(self) -> float:
-        """Return what moving blocks and scheduling tasks takes, for a worker."""
+    @property
+    def seconds(self) -> float:
+        """What moving blocks and scheduling tasks takes a worker, before steps are written."""
         division = self.schedule.division
         moving = sum(self.sent) / division.cluster.bandwidth
-        return (moving + TASK_SECONDS * len(self.schedule.tasks)) / division.workers
+        return (moving + TASK_SECONDS * (self.schedule.count + len(self.tasks))) / division.workers
 
     def add(
         self, kind: str, worker: int, where: Sequence[int], function: Any, *given: Any
@@ -177,11 +178,11 @@ class Writer:
         parts: dict[Chunk, list[tuple[TaskRef, int]]] = {}
         for (chunk, _), made_part in latest.items():
             parts.setdefault(chunk, []).append(made_part)
-        places, last = dict[Chunk, str](), max(step for _, step in steps)
+        places = dict[Chunk, str]()
         for chunk, own in parts.items():
             turn, key = sum(chunk) % len(own), (name, *chunk)
             whole, root = self._sum(chunk, own[turn:] + own[:turn])
-            self.tasks[key] = Task(key, blocks.finish, dtype, whole, self._done(root, last))
+            self.tasks[key] = Task(key, blocks.finish, dtype, whole, self._done(root))
             places[chunk] = self.address(root)
         return PlacedLayer(self.tasks, places, self)
 
@@ -204,8 +205,10 @@ class Writer:
             level += 1
         return found[0]
 
-    def _done(self, worker: int, step: int) -> TaskRef:
-        """Return what is there once a worker has made a step."""
+    def _done(self, worker: int, step: int | None = None) -> TaskRef:
+        """Return what is there once a worker has made a step, or its last."""
+        last = self.schedule.steps[worker] - 1
+        step = last if step is None else min(step, last)
         return TaskRef((f"{PREFIX}-done-{self.token}", self.address(worker), worker, step))
 
     def _control(self, step: int, workers: Iterable[int]) -> Iterator[TaskRef]:
@@ -227,12 +230,15 @@ class Writer:
             last = max(schedule.spans[block][1] for block in own)
             if home >= 0:
                 self._stay(home, source.size(part.chunk), first, last)
-            found[part] = TaskRef(source.key(part.chunk))
             if source.nodes:
+                self._stay(home, source.passing(part.chunk), first, first)
                 users = dict.fromkeys(one for block in own for one in schedule.users[block])
                 where = (part.operand, part.visit, *part.chunk)
-                given = source.nodes[part.chunk], found[part].key, *self._control(first, users)
-                found[part] = self.add("load", home, where, blocks.load, *given)
+                given = source.nodes[part.chunk], source.boxes(part.chunk)
+                control = self._control(first, users)
+                found[part] = self.add("load", home, where, blocks.load, *given, *control)
+            else:
+                found[part] = TaskRef((source.array.name, *part.chunk))
         return found
 
     def _write_block(
@@ -265,7 +271,9 @@ def make_array(writer: Writer, text: str, dtype: np.dtype[Any]) -> Array:
     graph = HighLevelGraph.from_collections(
         name, writer.write(text, name, dtype), dependencies=held
     )
-    division, bounds = writer.schedule.division, writer.schedule.bounds
-    output = division.problem.spec.output.letters
-    chunks = tuple(tuple(end - begin for begin, end in pairwise(bounds[i])) for i in output)
+    schedule = writer.schedule
+    output = schedule.division.problem.spec.output.letters
+    chunks = tuple(
+        tuple(end - begin for begin, end in pairwise(schedule.cuts[i].bounds)) for i in output
+    )
     return Array(graph, name, chunks, dtype=dtype)

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, product
 from math import prod
+from typing import NamedTuple
 
+from tilesolve.constants.network import SNAP_SHARE, TASK_SECONDS
 from tilesolve.planning.network import Division
 from tilesolve.planning.worker_cuts import Cut, comes_back
 
@@ -37,6 +39,23 @@ class Task:
     part: int
     chunk: Chunk
     blocks: tuple[Block, Block]
+
+
+class Chunks(NamedTuple):
+    """Where the chunks of a letter begin and end, and which are in each tile of each worker."""
+
+    bounds: tuple[int, ...]
+    tiles: tuple[tuple[range, ...], ...]
+
+    def largest(self, kind: str) -> int:
+        """Return the length of the longest share, tile or chunk."""
+        if kind == "share":
+            spans = [range(one[0].start, one[-1].stop) for one in self.tiles]
+        elif kind == "tile":
+            spans = [tile for one in self.tiles for tile in one]
+        else:
+            spans = [range(at, at + 1) for at in range(len(self.bounds) - 1)]
+        return max(self.bounds[one.stop] - self.bounds[one.start] for one in spans)
 
 
 @dataclass(frozen=True)
@@ -67,35 +86,53 @@ class Schedule:
     edges: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @cached_property
-    def bounds(self) -> dict[str, tuple[int, ...]]:
-        """Where the chunks of each letter begin and end."""
-        return {letter: tuple(sorted({0, *ends})) for letter, (ends, _) in self._cut.items()}
-
-    @cached_property
-    def _cut(self) -> dict[str, tuple[list[int], list[range]]]:
-        """The ends of the chunks of each letter, and the numbers of those in each tile."""
-        division = self.division
-        output, found = division.problem.spec.output.letters, {}
-        for letter, cut in division.cuts:
-            extent, edges = division.problem.sizes[letter], self.edges.get(letter, frozenset())
-            tiles = Cut(cut.workers, cut.tiles).bounds(extent)
-            size = tiles[1] - tiles[0]
-            grid = _split(Cut(cut.workers).bounds(extent), edges, size)
-            near = [_nearest(grid, at) for at in tiles]
-            tiles = tuple(near) if len(set(near)) == len(near) else tiles
-            ends: list[int] = []
-            numbers = []
-            for span in pairwise(tiles):
-                inner = _split(span, edges, size if letter not in output else size / cut.chunks)
-                numbers.append(range(len(ends), len(ends) + len(inner) - 1))
-                ends += inner[1:]
-            found[letter] = ends, numbers
+    def cuts(self) -> dict[str, Chunks]:
+        """How each letter is cut: where chunks of operands begin, if these are no larger."""
+        output = self.division.problem.spec.output.letters
+        found = {i: self._cut(i, cut, 1) for i, cut in self.division.cuts}
+        chunks = prod(max(len(tile) for one in found[i].tiles for tile in one) for i in output)
+        for letter, cut in self.division.cuts:
+            if letter in output and cut.chunks > chunks:
+                found[letter] = self._cut(letter, cut, cut.chunks)
         return found
+
+    def _cut(self, letter: str, cut: Cut, chunks: int) -> Chunks:
+        """Cut one letter into shares, tiles, and so many chunks of a tile."""
+        extent, edges = self.division.problem.sizes[letter], self.edges.get(letter, frozenset())
+        size = max(1.0, extent / cut.workers / cut.tiles)
+        near = SNAP_SHARE * extent / cut.workers
+        inner = Cut(cut.workers).bounds(extent)[1:-1]
+        bounds, shares = [0], []
+        for share in pairwise((0, *(_snap(at, edges, near) for at in inner), extent)):
+            tiles = [share] if cut.tiles == 1 else _join(_split(share, edges, size), size)
+            numbers = []
+            for tile in tiles:
+                own = _split(tile, edges, size / chunks)
+                numbers.append(range(len(bounds) - 1, len(bounds) + len(own) - 2))
+                bounds += own[1:]
+            shares.append(tuple(numbers))
+        return Chunks(tuple(bounds), tuple(shares))
+
+    @property
+    def count(self) -> int:
+        """How many tasks there are."""
+        return prod(len(one.bounds) - 1 for one in self.cuts.values())
+
+    @property
+    def seconds(self) -> float:
+        """What moving blocks and scheduling tasks takes a worker at least."""
+        moving = self.division.price.volume / self.division.cluster.bandwidth
+        return (moving + TASK_SECONDS * self.count) / self.division.workers
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
         """The tasks, worker by worker, in the order of its steps."""
         return tuple(task for number in range(self.division.workers) for task in self._own(number))
+
+    @cached_property
+    def steps(self) -> dict[int, int]:
+        """How many steps each worker has."""
+        return {task.worker: task.step + 1 for task in self.tasks}
 
     @cached_property
     def users(self) -> dict[Block, tuple[int, ...]]:
@@ -116,15 +153,20 @@ class Schedule:
                 found[block] = min(first, task.step), max(last, task.step)
         return found
 
-    @cached_property
-    def stretch(self) -> float:
-        """How much larger the largest tile of C is than where all are as large."""
-        found = 1.0
-        for letter in self.division.problem.spec.output.letters:
-            ends, numbers = self._cut[letter]
-            sizes = [ends[one.stop - 1] - [0, *ends][one.start] for one in numbers]
-            found *= max(sizes) * len(sizes) / sum(sizes)
-        return found
+    @property
+    def held(self) -> int:
+        """Bytes of C on a worker: of a tile, or all of its share, and of chunks that change."""
+        division = self.division
+        letters = division.problem.spec.output.letters
+        back = comes_back(division.problem, division.cut, division.order, letters)
+        stays = back or division.keeps.results
+        tile, chunk = (
+            prod(self.cuts[i].largest(kind) for i in letters)
+            for kind in ("share" if stays else "tile", "chunk")
+        )
+        added = any(len(one.bounds) > 2 for i, one in self.cuts.items() if i not in letters)
+        changing = (1 + added) * division.cluster.threads * chunk
+        return (tile + changing) * division.problem.itemsize
 
     def size(self, tensor: int, chunk: Chunk) -> int:
         """Return the bytes of a chunk of a tensor."""
@@ -137,9 +179,10 @@ class Schedule:
     def box(self, tensor: int, chunk: Chunk) -> tuple[tuple[int, int], ...]:
         """Return where a chunk of a tensor begins and ends along each axis."""
         letters = self.division.problem.spec.tensors[tensor].letters
-        bounds = self.bounds
+        cuts = self.cuts
         return tuple(
-            (bounds[i][at], bounds[i][at + 1]) for i, at in zip(letters, chunk, strict=True)
+            (cuts[i].bounds[at], cuts[i].bounds[at + 1])
+            for i, at in zip(letters, chunk, strict=True)
         )
 
     def moved(self) -> tuple[int, int, int]:
@@ -157,7 +200,7 @@ class Schedule:
     def _own(self, number: int) -> Iterator[Task]:
         """Yield the tasks of one worker."""
         division = self.division
-        spec, cut = division.problem.spec, division.cut
+        spec = division.problem.spec
         place, rest = {}, number
         for letter, one in reversed(division.cuts):
             rest, place[letter] = divmod(rest, one.workers)
@@ -168,11 +211,11 @@ class Schedule:
         outer = division.loops[::-1]
         visits: dict[tuple[int, Chunk], int] = {}
         latest: dict[int, Chunk] = {}
-        for step, at in enumerate(product(*(range(cut[i].tiles) for i in outer))):
+        own = {i: cut.tiles[place[i]] for i, cut in self.cuts.items()}
+        for step, at in enumerate(product(*(range(len(own[i])) for i in outer))):
             tile = dict(zip(outer, at, strict=True))
             visit = [0, self._visit(1, tile, latest, visits), self._visit(2, tile, latest, visits)]
-            ranges = [self._cut[i][1][place[i] * cut[i].tiles + tile[i]] for i in place]
-            for inner in product(*ranges):
+            for inner in product(*(own[i][tile[i]] for i in place)):
                 here = dict(zip(place, inner, strict=True))
                 chunk, *operands = (tuple(here[i] for i in one.letters) for one in spec.tensors)
                 blocks = Block(1, operands[0], visit[1]), Block(2, operands[1], visit[2])
@@ -217,6 +260,23 @@ def _split(bounds: Sequence[int], edges: Collection[int], size: float) -> list[i
     return found
 
 
-def _nearest(grid: Sequence[int], at: int) -> int:
-    """Return the number that is nearest to one."""
-    return min(grid, key=lambda one: abs(one - at))
+def _join(bounds: Sequence[int], size: float) -> list[tuple[int, int]]:
+    """Return spans of neighbouring parts that together are about as long as a size.
+
+    Examples
+    --------
+    >>> _join((0, 20, 40, 60, 80, 100), 41)
+    [(0, 40), (40, 80), (80, 100)]
+    """
+    found, begin = [], bounds[0]
+    for at, end in pairwise(bounds):
+        if end - begin > (1 + SNAP_SHARE) * size and at > begin:
+            found.append((begin, at))
+            begin = at
+    return [*found, (begin, bounds[-1])]
+
+
+def _snap(at: int, edges: Collection[int], most: float) -> int:
+    """Return the nearest edge if it is near, else the number itself."""
+    near = min(edges, key=lambda one: abs(one - at), default=at)
+    return near if abs(near - at) <= most else at
