@@ -7,7 +7,7 @@ import time
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, wait
+from distributed import Client, WorkerPlugin, wait
 
 from tilesolve.contractions.errors import (
     DtypeError,
@@ -89,6 +89,41 @@ def test_bytes_are_those_of_the_model(sizes, limit, client):
     assert promise.rechunked >= 0
     assert promise.peak <= limit * 1_000_000
     np.testing.assert_allclose(result.compute(), x.compute() @ y.compute(), rtol=1e-11)
+
+
+class Held(WorkerPlugin):
+    """Keeps the most bytes of arrays that a worker has had at once, shared ones counted once."""
+
+    name = "held"
+
+    def setup(self, worker):
+        self.worker, self.most = worker, 0
+
+    def transition(self, key, start, finish, **more):
+        if finish == "memory":
+            arrays = getattr(self.worker.data, "fast", self.worker.data).values()
+            owners = {}
+            for array in arrays:
+                while isinstance(getattr(array, "base", None), np.ndarray):
+                    array = array.base
+                owners[id(array)] = getattr(array, "nbytes", 0)
+            self.most = max(self.most, sum(owners.values()))
+
+
+@pytest.mark.parametrize(("chunk", "limit"), [(470, 45), (470, 30), (300, 30)])
+def test_workers_hold_what_is_promised(chunk, limit, client):
+    """At no time more, be blocks chunks, parts of them, or chunks and slivers joined."""
+    x = da.random.default_rng(8).random((1800, 1500), chunks=chunk)
+    y = da.random.default_rng(9).random((1500, 1600), chunks=chunk)
+    found = einsum("ij,jk->ik", x, y, client=client, memory_limit=limit * 1_000_000)
+    (promise,) = promises(found)
+    client.register_plugin(Held())
+    result = client.persist(found)
+    wait(result)
+    most = client.run(lambda dask_worker: dask_worker.plugins["held"].most)
+    client.unregister_worker_plugin("held")
+    assert promise.peak <= limit * 1_000_000
+    assert 0.3 * promise.peak <= max(most.values()) <= promise.peak
 
 
 def test_held_chunks_stay_where_they_are(client):

@@ -65,5 +65,8 @@ ROOM_STEP = 0.8
 TASK_SECONDS = 1e-3
 """Time that a task takes beside what it computes."""
 
-WORKER_CODE_BYTES = 320 << 20
+WORKER_CODE_BYTES = 160 << 20
 """Memory of a worker's process beside its blocks: modules, machine code and messages."""
+
+SPILL_SHARE = 0.7
+"""Share of a worker's memory that its process takes before Dask writes data to files."""

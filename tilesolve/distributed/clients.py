@@ -14,6 +14,7 @@ from distributed.client import futures_of
 
 from tilesolve.constants.network import (
     ASSUMED_NETWORK_RATE,
+    SPILL_SHARE,
     WORKER_CODE_BYTES,
     WORKER_MEMORY_SHARE,
 )
@@ -78,7 +79,8 @@ def find_team(client: Client | None, memory_limit: int | None = None) -> Team:
     least = min(found.values(), key=lambda one: one.memory)
     rate = _network_rate()
     threads = min(one.threads for one in found.values())
-    free = max(1, least.memory - WORKER_CODE_BYTES)  # code takes much of a small worker
+    # Code takes much of a small worker, and Dask writes data to files where a process takes more.
+    free = max(1, int(SPILL_SHARE * least.memory) - WORKER_CODE_BYTES)
     memory = min(least.memory, ceil(free / WORKER_MEMORY_SHARE))
     cluster = Cluster(len(found), memory, rate, threads)
     return Team(_limited(cluster, memory_limit), tuple(sorted(found)), client)
