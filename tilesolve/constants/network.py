@@ -53,9 +53,6 @@ LEAST_JOINED_SHARE = 1 / 256
 ALTERNATIVES = 2
 """Divisions whose bytes and memory are counted for the chunks that operands have."""
 
-MOST_TASKS = 20_000
-"""Tasks of a contraction at most: a scheduler takes a millisecond for each."""
-
 MOST_ROOMS = 6
 """Rooms that tiles are solved for before blocks are said not to fit beside chunks of operands."""
 

@@ -13,6 +13,7 @@ from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.subscripts import read
 from tilesolve.expressions.compile import compile_expression
 from tilesolve.expressions.dispatch import Options
+from tilesolve.packing.buffers import empty
 from tilesolve.system.checks import as_dtype
 
 Array = npt.NDArray[Any]
@@ -42,11 +43,14 @@ def contract(
         np.asarray(array if box is None else array[box]).astype(name, copy=False)
         for array, box in zip((first, second), boxes, strict=True)
     ]
-    found = np.asarray(_expression(text, name, *(part.shape for part in parts))(*parts))
-    if before is None:
-        return found
-    total: Array = np.add(found, before, out=found if found.flags.writeable else None)
-    return total
+    letters = text.replace("->", ",").split(",")
+    sizes = dict(zip(letters[0] + letters[1], parts[0].shape + parts[1].shape, strict=True))
+    # Not of the pages that results leave: a process keeps these, beside what is promised.
+    found = empty(tuple(sizes[i] for i in letters[2]), np.dtype(name))
+    _expression(text, name, *(part.shape for part in parts))(*parts, out=found)
+    if before is not None:
+        np.add(found, before, out=found)
+    return found
 
 
 def _expression(text: str, dtype: str, *shapes: tuple[int, ...]) -> Callable[..., Array]:
@@ -102,4 +106,4 @@ def load(nodes: Mapping[Any, Any], boxes: Mapping[Any, tuple[slice, ...]], *cont
 def cut(source: Array, box: tuple[slice, ...], *control: None) -> Array:
     """Return a part of a source by itself, which leaves the rest behind."""
     del control
-    return np.ascontiguousarray(source[box])
+    return source[box].copy() if box else source

@@ -14,7 +14,6 @@ from tilesolve.constants.network import (
     ALTERNATIVES,
     LEAST_JOINED_SHARE,
     MOST_ROOMS,
-    MOST_TASKS,
     ROOM_STEP,
 )
 from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
@@ -249,33 +248,28 @@ def _find_schedule(
                 if not peaks:
                     raise
                 break
-            tried: list[Writer] = []
             for sources in (joined, opened):
                 edges = _join_edges(*(source.edges(letters) for letters, source in sources))
                 found = [source for _, source in sources]
-                for schedule in _best_schedules(divisions, edges, room):
-                    token = tokenize(key, schedule.cuts, schedule.division.order, reloads)
-                    tried.append(Writer(schedule, found, team.addresses, token, reloads))
-            peaks += [one.peak for one in tried]
-            able = [one for one in tried if one.peak <= room]
-            if able:
-                return min(able, key=lambda one: one.seconds)
-            share *= min([ROOM_STEP, *(room / one.peak for one in tried)])
+                schedules = sorted(
+                    (Schedule(division, edges) for division in divisions),
+                    key=lambda one: one.seconds,
+                )
+                tried = [
+                    Writer(schedule, found, team.addresses, key, reloads)
+                    for schedule in schedules[:ALTERNATIVES]
+                ]
+                able = [one for one in tried if one.peak <= room]
+                if able:
+                    return min(able, key=lambda one: one.seconds)
+                peaks += [one.peak for one in tried]
+            share *= min(ROOM_STEP, room / min(one.peak for one in tried))
     largest = [format_size(source.most) for _, source in opened]
     raise MemoryLimitError(
-        f"blocks of {problem} take {format_size(min(peaks, default=0))} of the "
+        f"blocks of {problem} take {format_size(min(peaks))} of the "
         f"{format_size(room)} that they may on a worker, as chunks of A have up to "
         f"{largest[0]} and of B {largest[1]}: make these smaller, or cut them along other axes"
     )
-
-
-def _best_schedules(
-    divisions: Sequence[Division], edges: dict[str, frozenset[int]], room: int
-) -> list[Schedule]:
-    """Return the few schedules that take least at best, of those whose results fit."""
-    found = [Schedule(division, edges) for division in divisions]
-    able = [one for one in found if one.held <= room and one.count <= MOST_TASKS]
-    return sorted(able, key=lambda one: one.seconds)[:ALTERNATIVES]
 
 
 def _join_edges(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dask._task_spec import Task, TaskRef
 from dask.array import Array
+from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from tilesolve.constants.network import BLOCK_INSTANCES, TASK_SECONDS
@@ -54,7 +55,7 @@ class Writer:
     addresses
         Of the workers; none where one process runs all.
     token
-        What makes keys of this graph differ from others.
+        What operands and workers make keys of this graph differ by from others'.
     reloads
         Whether chunks that can be made anywhere are made again in each step, not kept.
     sent
@@ -147,6 +148,9 @@ class Writer:
         return TaskRef(key)
 
     def __post_init__(self) -> None:
+        division, chunks = self.schedule.division, [source.chunks for source in self.sources]
+        given = self.token, self.schedule.cuts, division.order, division.keeps, chunks
+        self.token = tokenize(*given, self.reloads)
         loads = self._write_loads()
         self._made = {
             (block, worker): self._write_block(block, worker, loads)
