@@ -185,3 +185,19 @@ def test_fused_epilogues(capsys):
     assert [line[:7] for line in lines[1:3]] == ["3→64 7x", "product"]
     assert all(float(line.split()[-1]) > 0 for line in lines[1:3])
     assert lines[3].startswith("convolutions: mean ")
+
+
+@pytest.mark.slow
+def test_distributed_speed(capsys):
+    """All contenders compute five contractions, which sampled elements agree with."""
+    example("distributed_speed").main(["--scale", "0.2"])
+    out = capsys.readouterr().out
+    assert out.count("| tilesolve |") == 5
+    assert "in the geometric mean" in out
+
+
+@pytest.mark.slow
+def test_larger_than_memory(capsys):
+    """Tensors that exceed the workers' memory are contracted into a file, and sampled."""
+    example("larger_than_memory").main(["--side", "3600"])
+    assert "8 sampled elements are right" in capsys.readouterr().out

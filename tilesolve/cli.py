@@ -141,11 +141,21 @@ def calibrate(
     output: Annotated[
         Path | None, typer.Option(help="Save here instead of where plans look for it.")
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Measure workers instead: the address of a Dask scheduler, or local."),
+    ] = None,
 ) -> None:
     """Measure this computer's bandwidths and peaks, and save them for plans.
 
     Example: $ tilesolve calibrate --quick --plot curve.png
+    Example: $ tilesolve calibrate --cluster tcp://10.0.0.1:8786
     """
+    if cluster is not None:
+        if quick or plot is not None:
+            raise typer.BadParameter("--cluster takes neither --quick nor --plot")
+        _calibrate_cluster(cluster, output, as_json=as_json)
+        return
     from tilesolve.calibration.calibrate import calibrate as measure
     from tilesolve.calibration.calibrate import keep_others
     from tilesolve.machine.file import save_machine
@@ -177,6 +187,28 @@ def calibrate(
     console().print(*list_calibration_tables(found), *found.notes, sep="\n")
     saved = [f"saved in {target}", *([f"picture in {plot}"] if plot else [])]
     console().print(*saved, f"took {found.elapsed:.0f} s", sep="\n")
+
+
+def _calibrate_cluster(address: str, output: Path | None, *, as_json: bool) -> None:
+    """Measure workers and the network between them, and save them."""
+    from dataclasses import asdict
+
+    from tilesolve.distributed.measure import measure_cluster
+    from tilesolve.machine.cluster import cluster_file
+    from tilesolve.machine.places import check_place
+    from tilesolve.system.units import format_size
+
+    target = output or cluster_file()
+    check_place(target)
+    found = measure_cluster(address)
+    found.save(target)
+    if as_json:
+        typer.echo(json.dumps({"file": str(target), **asdict(found)}, indent=2))
+        return
+    typer.echo(
+        f"{found.workers} workers of {found.threads} threads and {format_size(found.memory)}, "
+        f"{format_size(int(found.bandwidth))}/s between two\nsaved in {target}"
+    )
 
 
 @app.command("kernels")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 from tilesolve.system.command_options import full_dtype, list_ignored, read_spec
 
 if TYPE_CHECKING:
+    from tilesolve.machine.cluster import Cluster
     from tilesolve.nests.request import NestRequest
 
 _OF_EXPRESSIONS = ("spec", "sizes", "machine", "expressions", "levels")
@@ -74,6 +76,15 @@ def show_plan(
         int | None,
         typer.Option(min=1, help="With --expressions: how many; else the machine's caches."),
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Such machines that share it over a network.")
+    ] = None,
+    worker_memory: Annotated[
+        float | None, typer.Option(help="With --workers: bytes of each; else the cluster file's.")
+    ] = None,
+    network_bandwidth: Annotated[
+        float | None, typer.Option(help="With --workers: bytes per second into one.")
+    ] = None,
     cache: Annotated[bool, typer.Option(help="Use and keep solved plans.")] = True,
     run: Annotated[
         bool, typer.Option("--run", help="Of an ONNX file: run it, and show measured times.")
@@ -94,6 +105,7 @@ def show_plan(
     Example: $ tilesolve plan abcd-aebf-dfce a=72 b=72 c=72 d=72 e=72 f=72 --plot plan.png
     Example: $ tilesolve plan --conv "c=64 h=56 w=56 k=64 r=3 s=3 padding=1" --layout NHWC
     Example: $ tilesolve plan resnet18.onnx --run
+    Example: $ tilesolve plan mn-mk-kn 20000 --workers 8 --network-bandwidth 1.2e9
     Example: $ tilesolve plan --nest "out[y,x] = A[x,y] & B[y,x]" 4096 --dtype int32
     Example: $ tilesolve plan --nest "b[y,x] = A[y,x]; o[v,u] = b[v,u+1]" 99 --fuse --plot b.png
     """
@@ -128,6 +140,7 @@ def show_plan(
             strategy=strategy,
             tries=tries,
             aligned_output=aligned_output,
+            workers=_read_workers(workers, worker_memory, network_bandwidth),
             cache=cache,
         )
         report = str(found)
@@ -141,6 +154,22 @@ def show_plan(
 
         draw_plan(found, plot)
     typer.echo(found.to_json() if as_json else report)
+
+
+def _read_workers(
+    workers: int | None, memory: float | None, bandwidth: float | None
+) -> Cluster | None:
+    """Return the workers that options describe, the rest as the cluster file has it."""
+    if workers is None:
+        return None
+    from tilesolve.machine.cluster import read_cluster
+
+    found = read_cluster(workers)
+    return replace(
+        found,
+        memory=found.memory if memory is None else int(memory),
+        bandwidth=found.bandwidth if bandwidth is None else bandwidth,
+    )
 
 
 def _plan_network(
@@ -180,6 +209,13 @@ def _check_options(context: typer.Context) -> None:
             raise typer.BadParameter(f"--{name} is of --nest, which is missing")
     if (given["spec"] is None) == (given["conv"] is None):
         raise typer.BadParameter("give either a spec, --conv or --nest")
+    if given["workers"] is None:
+        for name in ("worker_memory", "network_bandwidth"):
+            if given[name] is not None:
+                option = name.replace("_", "-")
+                raise typer.BadParameter(f"--{option} is of --workers, which is missing")
+    elif given["conv"] is not None:
+        raise typer.BadParameter("--conv takes no --workers: layers map over a batch")
     if given["conv"] is not None and given["accumulate"]:
         raise typer.BadParameter("--conv takes no --accumulate")
     if given["conv"] is not None and given["aligned_output"]:

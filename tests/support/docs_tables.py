@@ -1,4 +1,4 @@
-"""The parts of `docs/` that follow from the code: the table of costs and the list of decisions.
+"""The parts of `docs/` that follow from the code: costs, decisions, bytes that cross a network.
 
 `python tests/support/docs_tables.py` writes them; a test says when that has to be done.
 """
@@ -8,7 +8,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tilesolve.contractions.problem import Problem
+from tilesolve.distributed.schedule import Schedule
+from tilesolve.machine.cluster import Cluster
 from tilesolve.machine.costs import Costs, describe_costs
+from tilesolve.machine.model import Machine
+from tilesolve.planning.network import divide
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -33,7 +38,25 @@ def decisions() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"machine.md": ("costs", costs), "decisions/index.md": ("decisions", decisions)}
+def volumes() -> str:
+    """Return the table of bytes that square products move over a network."""
+    head = "| workers | grid | GB moved | GB at least | ratio | priced |"
+    lines = [head, "| --: | --- | --: | --: | --: | --: |"]
+    machine, problem = Machine.load("i7-6700k"), Problem.of("ij-ik-kj", 16384)
+    for workers in (2, 4, 6, 8, 16, 64, 100, 256, 1024, 4096):
+        found = divide(problem, machine, Cluster(workers, 1 << 34, 1.2e9))
+        moved, grid = sum(Schedule(found).moved()), "×".join(str(c.workers) for _, c in found.cuts)
+        sizes = f"{moved / 1e9:.2f} | {found.least / 1e9:.2f}"
+        price = f"{moved / found.least:.2f} | {found.price.volume / moved:.3f}"
+        lines.append(f"| {workers} | {grid} | {sizes} | {price} |")
+    return "\n".join(lines)
+
+
+TABLES = {
+    "machine.md": ("costs", costs),
+    "decisions/index.md": ("decisions", decisions),
+    "distributed.md": ("volumes", volumes),
+}
 """For each page the name of the markers, and what stands between them."""
 
 

@@ -14,6 +14,7 @@ from tilesolve.contractions.epilogue import EpilogueArgument
 from tilesolve.contractions.errors import PlanError, ThreadsWarning
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
+from tilesolve.machine.cluster import Cluster
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
@@ -33,6 +34,7 @@ from tilesolve.plans.tries import pick_fastest_measured
 from tilesolve.running.epilogue_code import check_epilogue
 from tilesolve.system.checks import check_threads
 from tilesolve.system.files import warn_once
+from tilesolve.system.loading import load_module
 
 if TYPE_CHECKING:
     from tilesolve.plans.certificate import Certificate
@@ -303,6 +305,7 @@ def plan(
     scheme: Scheme | str | None = None,
     tries: int = 1,
     aligned_output: bool = False,
+    workers: int | Cluster | None = None,
     cache: bool = True,
 ) -> Plan:
     """Solve for the tiles of a contraction or convolution on a machine.
@@ -347,6 +350,9 @@ def plan(
         what `empty` returns. Otherwise it is taken to begin amid one, as numpy's large arrays do,
         where the ends of its runs cost more. Any output may be given even so. Where the output goes
         through the caches that makes no difference.
+    workers
+        Such machines that share a contraction over a network: a number, or a `Cluster`. The plan is
+        that of a task's chunk then, and its report begins with the network.
     cache
         Whether plans kept in memory and on disk may be used and added to.
 
@@ -371,6 +377,14 @@ def plan(
     extents, name = read_sizes(spec, sizes, dtype)
     check_kind(constant, str, "constant", "names of operands", PlanError)
     aligned = read_flag(aligned_output, "aligned_output", PlanError)
+    if workers is not None:
+        if demand != Demand() or constant or aligned:
+            raise PlanError(
+                "workers compute a contraction alone: no epilogue, strategy or constant"
+            )
+        return _plan_for_workers(
+            problem_of(spec, extents, name), Machine.load(machine), workers, cache=cache
+        )
     if read_flag(cache, "cache", PlanError) and plan_cache.is_enabled():
         posed = spec, extents, machine, name, threads, demand, constant
         found = plan_cache.cached(*posed, Plan, aligned_output=aligned)
@@ -381,6 +395,16 @@ def plan(
     if threads > found.machine.cores:
         told = f"{threads} threads take turns on the {found.machine.cores} cores of the machine"
         warn_once(f"{told} {found.machine.name!r}", ThreadsWarning)
+    return found
+
+
+def _plan_for_workers(
+    problem: Problem, machine: Machine, workers: int | Cluster, *, cache: bool
+) -> Plan:
+    """Return the plan of workers, whose module needs this one."""
+    found: Plan = load_module("tilesolve.plans.cluster_plan").plan_for_workers(
+        problem, machine, workers, cache=cache
+    )
     return found
 
 

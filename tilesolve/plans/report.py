@@ -12,7 +12,7 @@ from tilesolve.contractions.roles import COLUMNS, ROWS, shared_lane
 from tilesolve.kernels.dtypes import register_tiles
 from tilesolve.model.access import touched_bytes
 from tilesolve.model.nest import REGISTER
-from tilesolve.model.price import list_levels
+from tilesolve.model.price import LevelPrice, list_levels
 from tilesolve.planning.composition.describe import scheme_of
 from tilesolve.planning.geometric.bound import find_bound
 from tilesolve.planning.geometric.strategy import setting_for
@@ -152,22 +152,25 @@ def _levels(solution: Solution) -> Iterator[str]:
     rows = [["level", *names, "packing", "together", "at least", "time", "of longest"]]
     longest = solution.cost.seconds or 1.0
     for level, least in zip(solution.cost.levels, least_volumes(solution), strict=True):
-        pure = [v - p for v, p in zip(level.volumes, level.packing, strict=True)]
-        rows.append(
-            [
-                level.level,
-                *map(format_volume, pure),
-                format_volume(sum(level.packing)),
-                format_volume(level.volume),
-                format_volume(least),
-                format_duration(level.seconds),
-                f"{level.seconds / longest:.0%}",
-            ]
-        )
+        rows.append(level_row(level, least, longest))
     filler = ["-"] * (len(names) + 3)
     for name, seconds in (("compute", solution.cost.compute), ("waiting", solution.waiting)):
         rows.append([name, *filler, format_duration(seconds), f"{seconds / longest:.0%}"])
     yield from align_columns(rows)
+
+
+def level_row(level: LevelPrice, least: float, longest: float) -> list[str]:
+    """Return a row of the table of levels: bytes of each tensor, their bound, and the time."""
+    pure = [v - p for v, p in zip(level.volumes, level.packing, strict=True)]
+    return [
+        level.level,
+        *map(format_volume, pure),
+        format_volume(sum(level.packing)),
+        format_volume(level.volume),
+        format_volume(least),
+        format_duration(level.seconds),
+        f"{level.seconds / longest:.0%}",
+    ]
 
 
 def _used_again(solution: Solution) -> Iterator[str]:

@@ -1,0 +1,25 @@
+"""Two workers of one thread in processes of their own, started once for all tests."""
+
+import pytest
+
+pytest.importorskip("distributed", reason="the extra dask is missing")
+
+from distributed import Client, LocalCluster
+
+LIMIT = 1_000_000_000
+"""Bytes of memory of a worker."""
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=":0"
+    ) as found:
+        yield found
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster) as found:
+        found.wait_for_workers(2)
+        yield found

@@ -1,0 +1,280 @@
+"""`einsum` and `tensordot` on Dask arrays: lazy, planned for the workers of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+
+from tilesolve.constants.network import (
+    ALTERNATIVES,
+    LEAST_JOINED_SHARE,
+    MOST_ROOMS,
+    ROOM_STEP,
+)
+from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
+from tilesolve.contractions.letters import fresh
+from tilesolve.contractions.problem import OPERAND_DTYPES, Problem
+from tilesolve.contractions.subscripts import read
+from tilesolve.distributed.clients import Team, find_team
+from tilesolve.distributed.graph import PlacedLayer, Writer, make_array
+from tilesolve.distributed.schedule import Schedule
+from tilesolve.distributed.sources import Source, check_array, join_chunks, open_source
+from tilesolve.expressions.dispatch import Options, Request
+from tilesolve.expressions.paths import find_path, split_path
+from tilesolve.expressions.step_kernels import in_ascii
+from tilesolve.machine.model import Machine
+from tilesolve.planning.network import Division, list_divisions
+from tilesolve.system.units import format_size
+
+
+def einsum(
+    subscripts: str,
+    *arrays: Any,
+    client: Any = None,
+    memory_limit: int | None = None,
+) -> da.Array:
+    """Contract Dask arrays, each worker its share, with the blocks that move least.
+
+    Nothing is computed before the result is. Chunks of operands may lie as they like: they are put
+    together into the blocks of the plan once.
+
+    Parameters
+    ----------
+    subscripts
+        As `tilesolve.einsum` takes them, in text; no letter stands twice in an operand.
+    *arrays
+        Dask arrays, or what NumPy makes arrays of.
+    client
+        The client whose workers compute; if None, the one in force, or this process.
+    memory_limit
+        Bytes that blocks may take on one worker at any time; if None, 60 % of its own limit.
+
+    Raises
+    ------
+    SpecError, SizeError, DtypeError
+        If subscripts and arrays do not fit, chunks have unknown sizes, or elements are no numbers.
+    MemoryLimitError
+        If blocks do not fit beside each other in that much memory.
+    MachineError
+        If the client is closed, or has no workers.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = da.ones((6, 8), chunks=3)
+    >>> einsum("ij,kj->ik", x, x).compute(scheduler="sync").tolist()[0]
+    [8.0, 8.0, 8.0, 8.0, 8.0, 8.0]
+    """
+    operands = [check_array(array, number) for number, array in enumerate(arrays)]
+    form = read(subscripts, [array.ndim for array in operands])
+    for number, letters in enumerate(form.operands):
+        if form.spec is not None or len(set(letters)) < len(letters):
+            raise SpecError(
+                f"{form.operand(number)} of {subscripts!r} has a letter twice, or affine "
+                "subscripts: take the diagonal first"
+            )
+    sizes = form.sizes([array.shape for array in operands])
+    for number, (letters, array) in enumerate(zip(form.operands, operands, strict=True)):
+        for axis, letter in enumerate(letters):
+            if array.shape[axis] != sizes[letter]:
+                raise SizeError(
+                    f"{form.name(letter)} of {form.operand(number)} has extent "
+                    f"{array.shape[axis]}, elsewhere {sizes[letter]}: Dask arrays are not broadcast"
+                )
+    dtype = np.result_type(*operands)
+    team = find_team(client, memory_limit)
+    *texts, output = in_ascii(",".join((*form.operands, form.output))).split(",")
+    plain = dict(zip(in_ascii("".join(sizes)), sizes.values(), strict=True))
+    return _contract_all(texts, output, operands, plain, dtype, team)
+
+
+def tensordot(
+    first: Any,
+    second: Any,
+    axes: int | Sequence[Any] = 2,
+    *,
+    client: Any = None,
+    memory_limit: int | None = None,
+) -> da.Array:
+    """Sum products over axes as `numpy.tensordot` does; see `einsum`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = da.ones((6, 8), chunks=3)
+    >>> float(tensordot(x, x, 2).compute(scheduler="sync"))
+    48.0
+    """
+    ranks = np.ndim(first), np.ndim(second)
+    if isinstance(axes, int):
+        pairs = list(zip(range(ranks[0] - axes, ranks[0]), range(axes), strict=True))
+    else:
+        sides = [[one] if isinstance(one, int) else list(one) for one in axes]
+        if len(sides) != 2 or len(sides[0]) != len(sides[1]):
+            raise SpecError(
+                f"axes must be a number or two lists as long as each other, got {axes!r}"
+            )
+        pairs = [(a % ranks[0], b % ranks[1]) for a, b in zip(*sides, strict=True)]
+    letters = fresh("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", taken=())
+    one, other = ([next(letters) for _ in range(rank)] for rank in ranks)
+    for a, b in pairs:
+        other[b] = one[a]
+    summed = {one[a] for a, _ in pairs}
+    output = "".join(letter for letter in (*one, *other) if letter not in summed)
+    text = f"{''.join(one)},{''.join(other)}->{output}"
+    return einsum(text, first, second, client=client, memory_limit=memory_limit)
+
+
+class Promise(NamedTuple):
+    """What a contraction in a graph is to take.
+
+    Parameters
+    ----------
+    division
+        Its plan: `print(...)` of `tilesolve.plan(..., workers=...)` shows one.
+    sent
+        Bytes of C, A and B that workers send: what the plan moves, and what chunks of operands that
+        lie otherwise move besides.
+    peak
+        Bytes of blocks on one worker at any time, at most.
+    """
+
+    division: Division
+    sent: tuple[int, ...]
+    peak: int
+
+    @property
+    def rechunked(self) -> float:
+        """Bytes that chunks of operands move because they lie otherwise than the plan wants."""
+        return sum(self.sent) - self.division.price.volume
+
+
+def promises(array: da.Array) -> tuple[Promise, ...]:
+    """Return what all contractions in an array's graph are to take.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = da.ones((6, 8), chunks=3)
+    >>> promises(einsum("ij,kj->ik", x, x))[0].sent
+    (0, 0, 0)
+    """
+    layers = array.dask.layers.values()
+    found = (layer for layer in layers if isinstance(layer, PlacedLayer))
+    return tuple(Promise(one.division, tuple(one.sent), one.peak) for one in found)
+
+
+def _contract_all(
+    texts: list[str],
+    output: str,
+    arrays: list[da.Array],
+    sizes: dict[str, int],
+    dtype: np.dtype[Any],
+    team: Team,
+) -> da.Array:
+    """Return the contraction of all operands, pair by pair in the order of opt_einsum."""
+    if len(arrays) == 1:
+        return _reorder(texts[0], output, arrays[0])
+    request = Request(sizes, dtype, Options(None, True, None))
+    for pair in split_path(texts, output, find_path(request, texts, output)):
+        left = [text for at, text in enumerate(texts) if at not in pair.takes]
+        wanted = output if not left else "".join(sorted(pair.letters))
+        one, other = sorted(pair.takes)
+        made = _contract(texts[one], texts[other], wanted, arrays[one], arrays[other], dtype, team)
+        arrays = [array for at, array in enumerate(arrays) if at not in pair.takes] + [made]
+        texts = [*left, wanted]
+    return arrays[0]
+
+
+def _reorder(text: str, output: str, array: da.Array) -> da.Array:
+    """Return an array summed over what the output lacks, with its axes in the output's order."""
+    lacking = tuple(axis for axis, letter in enumerate(text) if letter not in output)
+    found = array.sum(axis=lacking, dtype=array.dtype) if lacking else array
+    left = "".join(letter for letter in text if letter in output)
+    return found if left == output else found.transpose([left.index(i) for i in output])
+
+
+def _contract(
+    one: str,
+    other: str,
+    output: str,
+    first: da.Array,
+    second: da.Array,
+    dtype: np.dtype[Any],
+    team: Team,
+) -> da.Array:
+    """Return the contraction of two arrays."""
+    kept = [
+        "".join(i for i in text if i in output or i in rest)
+        for text, rest in ((one, other), (other, one))
+    ]
+    first, second = _reorder(one, kept[0], first), _reorder(other, kept[1], second)
+    text = f"{kept[0]},{kept[1]}->{output}"
+    sizes = dict(zip(kept[0] + kept[1], first.shape + second.shape, strict=True))
+    if not all(sizes.values()):
+        return da.zeros([sizes[i] for i in output], dtype=dtype)
+    # Other dtypes are computed by NumPy; they move no more than the widest real.
+    known = dtype.name if dtype.name in OPERAND_DTYPES else "float64"
+    problem, machine = Problem.of(text, sizes, known), Machine.load(None)
+    sources = [open_source(array, team.held(array)) for array in (first, second)]
+    key = tokenize(text, first.name, second.name, team.addresses)
+    writer = _find_schedule(problem, machine, team, list(zip(kept, sources, strict=True)), key)
+    return make_array(writer, text, dtype)
+
+
+def _find_schedule(
+    problem: Problem, machine: Machine, team: Team, opened: list[tuple[str, Source]], key: str
+) -> Writer:
+    """Return a schedule that fits: of least moving and tasks at the first room at which any does.
+
+    Tiles are solved for less room where what lies beside them does not fit; chunks of operands are
+    joined where that fits, and made again for each use of blocks only where nothing else does.
+    """
+    room, peaks = team.cluster.room, list[int]()
+    least = int(LEAST_JOINED_SHARE * room)
+    joined = [(letters, join_chunks(source, least)) for letters, source in opened]
+    for reloads in (False, True):
+        share = 1.0
+        for _ in range(MOST_ROOMS):
+            cluster = replace(team.cluster, memory=max(1, int(share * team.cluster.memory)))
+            try:
+                divisions = list_divisions(problem, machine, cluster)
+            except MemoryLimitError:
+                if not peaks:
+                    raise
+                break
+            for sources in (joined, opened):
+                edges = _join_edges(*(source.edges(letters) for letters, source in sources))
+                found = [source for _, source in sources]
+                schedules = sorted(
+                    (Schedule(division, edges) for division in divisions),
+                    key=lambda one: one.seconds,
+                )
+                tried = [
+                    Writer(schedule, found, team.addresses, key, reloads)
+                    for schedule in schedules[:ALTERNATIVES]
+                ]
+                able = [one for one in tried if one.peak <= room]
+                if able:
+                    return min(able, key=lambda one: one.seconds)
+                peaks += [one.peak for one in tried]
+            share *= min(ROOM_STEP, room / min(one.peak for one in tried))
+    largest = [format_size(source.most) for _, source in opened]
+    raise MemoryLimitError(
+        f"blocks of {problem} take {format_size(min(peaks))} of the "
+        f"{format_size(room)} that they may on a worker, as chunks of A have up to "
+        f"{largest[0]} and of B {largest[1]}: make these smaller, or cut them along other axes"
+    )
+
+
+def _join_edges(
+    first: dict[str, frozenset[int]], second: dict[str, frozenset[int]]
+) -> dict[str, frozenset[int]]:
+    """Return where chunks of either operand begin."""
+    none = frozenset[int]()
+    return {i: first.get(i, none) | second.get(i, none) for i in first | second}

@@ -1,0 +1,198 @@
+"""Cuts of letters: among workers, into tiles that stay in memory, into chunks that tasks compute.
+
+They decide what a worker holds at once, which is promised before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, prod
+from typing import NamedTuple
+
+from tilesolve.constants.network import (
+    BLOCK_INSTANCES,
+    CHUNKS_PER_THREAD,
+    LEAST_CHUNK_BYTES,
+    TILE_GROWTH,
+)
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine.cluster import Cluster
+from tilesolve.model.fused import Fused, fuse_share
+
+
+class Keeps(NamedTuple):
+    """What stays on a worker: blocks of operands that its loops come back to, finished results.
+
+    What does not stay comes again, or is taken to leave.
+    """
+
+    blocks: bool
+    results: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How one letter is cut: among workers, then into tiles of a share, then into chunks of a tile.
+
+    Examples
+    --------
+    >>> Cut(workers=2, tiles=3, chunks=1).bounds(10)
+    (0, 2, 3, 5, 7, 8, 10)
+    """
+
+    workers: int = 1
+    tiles: int = 1
+    chunks: int = 1
+
+    def bounds(self, extent: int) -> tuple[int, ...]:
+        """Return where chunks begin and end: all about as long."""
+        count = self.workers * self.tiles * self.chunks
+        return tuple((extent * at + count // 2) // count for at in range(count + 1))
+
+
+@lru_cache(maxsize=4096)
+def list_factorings(count: int, parts: int) -> tuple[tuple[int, ...], ...]:
+    """Return the ways to write a count as a product of so many numbers."""
+    if parts == 1:
+        return ((count,),)
+    return tuple(
+        (first, *others)
+        for first in range(1, count + 1)
+        if count % first == 0
+        for others in list_factorings(count // first, parts - 1)
+    )
+
+
+@lru_cache(maxsize=4096)
+def split_class(extents: tuple[int, ...], count: int, *, exact: bool) -> tuple[int, ...] | None:
+    """Return a number of parts for each letter of a class, as many in all as are wanted, or more.
+
+    Of those the ones of the smallest largest part, and of letters far apart in memory.
+    """
+    most = prod(max(1, extent) for extent in extents)
+    for total in range(count, count + 1 if exact else most + 1):
+        able = [
+            parts
+            for parts in list_factorings(total, len(extents))
+            if all(part <= max(1, extent) for part, extent in zip(parts, extents, strict=True))
+        ]
+        if able:
+            return min(
+                able,
+                key=lambda parts: (
+                    prod(ceil(n / part) for n, part in zip(extents, parts, strict=True)),
+                    [-part for part in parts],
+                ),
+            )
+    return None
+
+
+def largest_parts(problem: Problem, cut: Mapping[str, Cut], *, chunks: bool) -> dict[str, int]:
+    """Return the largest tile of each letter, or the largest chunk."""
+    return {
+        i: max(1, ceil(n / (cut[i].workers * cut[i].tiles * (cut[i].chunks if chunks else 1))))
+        for i, n in problem.sizes.items()
+    }
+
+
+def fit_cuts(
+    problem: Problem,
+    pieces: Mapping[str, int],
+    tiles: Mapping[str, int],
+    fused: Fused,
+    order: str,
+    cluster: Cluster,
+    *,
+    results: bool,
+) -> tuple[dict[str, Cut], Keeps]:
+    """Return the cuts of a tile with the fewest steps that fit, and what is kept.
+
+    There are none if nothing fits. The class of the innermost loop only streams by: it is cut into
+    as many tiles as there is room for. Operands that loops come back to are kept if they fit, else
+    they come again.
+    """
+    share = problem.part({i: max(1, ceil(n / pieces[i])) for i, n in problem.sizes.items()})
+    chunks = _cut_output(share, fused, tiles, cluster)
+    size = fused.problem.sizes
+    first = next((i for i in order if size[i] > 1), order[0])
+    counts = {i: 1 if i == first else ceil(size[i] / tiles[i]) for i in size}
+    while True:
+        cut: dict[str, Cut] = {}
+        for index, letters in fused.groups:
+            extents = tuple(share.sizes[i] for i in letters)
+            parts = split_class(extents, counts[index], exact=False) or extents
+            cut |= {
+                i: Cut(pieces[i], part, min(chunks.get(i, 1), max(1, share.sizes[i] // part)))
+                for i, part in zip(letters, parts, strict=True)
+            }
+        for blocks in (True, False):
+            keeps = Keeps(blocks, results)
+            if sum(held_parts(problem, cut, order, cluster.threads, keeps)) <= cluster.room:
+                return {i: cut[i] for i in problem.sizes}, keeps
+        if counts[first] >= size[first]:
+            return {}, keeps
+        counts[first] = min(size[first], max(counts[first] + 1, int(counts[first] * TILE_GROWTH)))
+
+
+def _cut_output(
+    share: Problem, fused: Fused, tiles: Mapping[str, int], cluster: Cluster
+) -> dict[str, int]:
+    """Return into how many chunks letters of C's tiles are cut: its longest, if C is large."""
+    output = share.spec.output.letters
+    able = [index for index, letters in fused.groups if letters[0] in output]
+    size = prod(tiles[index] for index in able) * share.itemsize
+    wanted = min(CHUNKS_PER_THREAD * cluster.threads, size // LEAST_CHUNK_BYTES)
+    if wanted < 2 or not able:
+        return {}
+    longest = fused.letters(max(able, key=tiles.__getitem__))
+    return {max(longest, key=share.sizes.__getitem__): wanted}
+
+
+def comes_back(
+    problem: Problem, cut: Mapping[str, Cut], order: str, letters: Sequence[str]
+) -> bool:
+    """Return whether a loop over others runs around one over these letters."""
+    own = False
+    for letter in loop_letters(problem, order):
+        if cut[letter].tiles > 1:
+            own |= letter in letters
+            if own and letter not in letters:
+                return True
+    return False
+
+
+@lru_cache(maxsize=256)
+def loop_letters(problem: Problem, order: str) -> tuple[str, ...]:
+    """Return the letters of the loops over tiles, innermost first."""
+    fused = fuse_share(problem)
+    return tuple(letter for index in order for letter in reversed(fused.letters(index)))
+
+
+def held_parts(
+    problem: Problem, cut: Mapping[str, Cut], order: str, threads: int, keeps: Keeps
+) -> list[int]:
+    """Return the bytes of C, A and B that are on one worker at once.
+
+    C's tile, and once more what threads add to; all of C's share if a loop comes back to its tiles,
+    or if finished chunks stay. Of an operand that a loop moves, blocks in use, on the way, and left
+    behind; or all of it, if it is kept.
+    """
+    tile, chunk = (largest_parts(problem, cut, chunks=own) for own in (False, True))
+    spec, running = problem.spec, [i for i in loop_letters(problem, order) if cut[i].tiles > 1]
+    summed = [i for i in problem.sizes if i not in spec.output.letters]
+    added = any(cut[i].tiles > 1 or cut[i].workers > 1 for i in summed)
+    found = []
+    for tensor in spec.tensors:
+        held, own = prod(tile[i] for i in tensor.letters), set(tensor.letters) & set(running)
+        back = comes_back(problem, cut, order, tensor.letters)
+        output = tensor is spec.output
+        if (back and (keeps.blocks or output)) or (output and keeps.results):
+            held *= prod(cut[i].tiles for i in tensor.letters)
+        elif own and not output:
+            held *= BLOCK_INSTANCES if running[0] in own else 2
+        if output:
+            held += (1 + added) * threads * prod(chunk[i] for i in tensor.letters)
+        found.append(held * problem.itemsize)
+    return found
