@@ -281,8 +281,10 @@ def test_missing_rows_are_masked(cpu, bits, registers, dtype):
     for shape, code in around_default(cpu, bits, registers, dtype).items():
         parts = 2 if shape.complex else 1
         masked = [line for line in code.lines if re.search(MASKED, line)]
-        moves = rf"^(vmovu|vmaskmov){SUFFIX[shape.real]}\s.*%{REGISTERS[bits]}"
-        assert count(masked, moves) == len(masked), shape.name
+        moves = rf"^(vmovu|vmaskmov){SUFFIX[shape.real]}\s.*%"
+        whole = count(masked, moves + REGISTERS[bits])
+        halves = count(masked, moves) - whole  # of bias, where half a vector of rows is left
+        assert (whole + halves, halves) in ((len(masked), 0), (len(masked), 1)), shape.name
         loads = count(masked, r"^\S+\s+-?\d*\(")
         assert loads == 2, shape.name
         assert len(masked) - loads == parts * (shape.columns + 1), shape.name
