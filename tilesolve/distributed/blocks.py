@@ -89,17 +89,15 @@ def load(nodes: Mapping[Any, Any], boxes: Mapping[Any, tuple[slice, ...]], *cont
     import dask
 
     del control
-    found: Array | None = None
-    for key, box in boxes.items():
-        part = np.asarray(dask.get(dict(nodes), key))
-        if len(boxes) == 1:
-            return part
-        if found is None:
-            found = np.empty(
-                [max(own[axis].stop for own in boxes.values()) for axis in range(part.ndim)],
-                part.dtype,
-            )
-        found[box] = part
+    parts = ((box, np.asarray(dask.get(dict(nodes), key))) for key, box in boxes.items())
+    box, found = next(parts)
+    if len(boxes) > 1:
+        ends = [max(own[axis].stop for own in boxes.values()) for axis in range(found.ndim)]
+        whole = np.empty(ends, found.dtype)
+        whole[box] = found
+        for box, part in parts:
+            whole[box] = part
+        found = whole
     return found
 
 
