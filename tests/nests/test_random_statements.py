@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tilesolve
@@ -148,6 +148,7 @@ def compare(found, expected, computation, text):
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6))
+@example(11668)  # a region without points
 @pytest.mark.filterwarnings("ignore:invalid value encountered")
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 def test_any_statement_is_computed_or_refused(seed):

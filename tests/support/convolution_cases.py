@@ -101,10 +101,11 @@ class ReferencePlan:
 
     output = "store"
     seconds = 0.0
+    partial_outputs = 0
 
     def __init__(self, problem, *, epilogue, **_):
         self.problem, self.epilogue = problem, epilogue
-        self.executor = self
+        self.executor = self.solution = self
 
     def recall(self, out, first, second, others):
         return None

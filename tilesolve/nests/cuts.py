@@ -152,14 +152,16 @@ def fold_borders(computation: Computation, stage: Stage) -> Stage:
 
 def largest_part(computation: Computation, stage: Stage) -> Stage:
     """Return a statement with the term that most of its points have: what it costs."""
-    term = cut_stage(computation, stage)[0].term
-    return stage if term == stage.term else replace(stage, term=term, augmented=False)
+    parts = cut_stage(computation, stage)
+    if not parts or parts[0].term == stage.term:
+        return stage
+    return replace(stage, term=parts[0].term, augmented=False)
 
 
 def list_parts(computation: Computation, stage: Stage) -> tuple[Stage, ...]:
     """Return a statement as one for each of its parts."""
     parts = cut_stage(computation, stage)
-    if len(parts) == 1 and parts[0].term == stage.term:
+    if not parts or (len(parts) == 1 and parts[0].term == stage.term):
         return (stage,)
     dtype = computation.dtypes[stage.name]
     return tuple(

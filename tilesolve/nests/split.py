@@ -153,7 +153,7 @@ def split_parts(computation: Computation, least_flops: int = NEST_CONTRACTION_FL
     stages: list[Stage] = []
     for one in whole.stages:
         parts = sorted(cut_stage(whole, one), key=lambda part: part.ranges)
-        if len(parts) == 1 and parts[0].term == one.term:
+        if not parts or (len(parts) == 1 and parts[0].term == one.term):
             stages.append(one)
             continue
         kind = whole.dtypes[one.name]

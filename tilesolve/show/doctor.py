@@ -62,6 +62,7 @@ EXTRAS = {
     "onnx": "onnx",
     "ml_dtypes": "bfloat16",
     "islpy": "polyhedral",
+    "distributed": "dask",
 }
 """Optional modules, and the extra that brings each."""
 
