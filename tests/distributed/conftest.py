@@ -1,4 +1,7 @@
-"""Two workers of one thread in processes of their own, started once for all tests."""
+"""Two workers of one thread in processes of their own, started once for each module.
+
+Their scheduler is in this process, where other tests count bytes: it goes with the module.
+"""
 
 import pytest
 
@@ -10,7 +13,7 @@ LIMIT = 1_000_000_000
 """Bytes of memory of a worker."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster():
     with LocalCluster(
         n_workers=2, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=":0"
