@@ -37,7 +37,7 @@ def measure_cluster(address: str = LOCAL) -> Cluster:
         client = Client(address, timeout="10s", set_as_default=False)  # one that fails stays
     except (OSError, ValueError) as error:
         raise CalibrationError(f"no scheduler of Dask answers at {address!r}: {error}") from None
-    with client:
+    with client, client.as_current():
         return _measure(client)
 
 
