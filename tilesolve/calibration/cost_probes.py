@@ -63,6 +63,7 @@ COST_PROBES: Mapping[str, MakeProbe] = MappingProxyType(
         "costs.accumulate_cycles": lambda at: plan_runs.make_accumulate_probe(at.runs),
         "costs.pack_cycles": lambda at: plan_runs.make_pack_probe(at.runs),
         "costs.near_share": lambda at: plan_runs.make_near_probe(at.runs),
+        "costs.late_line_cycles": lambda at: plan_runs.make_late_probe(at.runs),
         "costs.window_cycles": lambda at: plan_runs.make_window_probe(at.runs),
         "costs.lanewise_slowdown": lambda at: plan_runs.make_lanewise_probe(at.runs),
         "costs.epilogue_cycles": lambda at: plan_runs.make_epilogue_probe(at.runs),

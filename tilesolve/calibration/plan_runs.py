@@ -157,14 +157,30 @@ Measure = Callable[[], float]
 
 
 def make_pack_probe(runs: PlanRuns) -> Measure | None:
-    """Return what measures the cycles of packing an element that comes from memory."""
-    return _packing(runs, runs.far())
+    """Return what measures the cycles of packing an element that lies in the second cache."""
+    return _packing(runs, runs.near())
 
 
 def make_near_probe(runs: PlanRuns) -> Measure | None:
-    """Return what measures the share of it that packing takes where the second cache has all."""
-    near, far = _packing(runs, runs.near()), make_pack_probe(runs)
+    """Return what measures the share of packing from memory that is left there."""
+    near, far = make_pack_probe(runs), _packing(runs, runs.far())
     return None if near is None or far is None else lambda: near() / far()
+
+
+def make_late_probe(runs: PlanRuns) -> Measure | None:
+    """Return what measures the cycles of packing a line that comes late from memory."""
+    from tilesolve.planning.waiting import late_seconds
+
+    near, far = make_pack_probe(runs), runs.far()
+    if near is None or far is None:
+        return None
+    found = far.plan.solution
+    waited = sum(late_seconds(found.share, found.nest, found.cost, found.machine).values())
+    lines = waited * found.machine.frequency / found.machine.costs.late_line_cycles
+    packed = sum(found.cost.packed)
+    if not lines:
+        return None
+    return lambda: (far.packing() * runs.frequency - near() * packed) / lines
 
 
 def _packing(runs: PlanRuns, found: PlanRun | None) -> Measure | None:

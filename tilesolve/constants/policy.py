@@ -14,6 +14,9 @@ TIE_WEIGHT = 0.01
 TIME_TOLERANCE = 0.02
 """Relative difference of two times up to which the plans count as equally fast."""
 
+DEFAULT_TILE_SHARE = 0.8
+"""Share of the default register tile's cycles from which on a better one is judged by its plan."""
+
 RAGGED_CONCESSION = 0.005
 """Share of a plan's time that is given up for tiles that cut a sum's letters evenly."""
 

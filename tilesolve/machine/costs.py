@@ -70,7 +70,7 @@ class Costs:
         "calibrate",
     )
     pack_cycles: float = _cost(
-        2.5, "cycles/element", "packing an element, wherever it lies", "calibrate"
+        1.0, "cycles/element", "packing an element that is near, or comes in time", "calibrate"
     )
     window_cycles: float = _cost(
         0.3, "cycles/element", "copying an element of a box's windows, zeros included", "calibrate"
@@ -91,14 +91,14 @@ class Costs:
     )
     near_share: float = _share(
         0.4,
-        "of the cost of packing or reading in place that is left where L2 holds all tensors",
+        "of the cost of reading in place that is left where L2 holds all tensors",
         "calibrate",
     )
     transposed_pack_cycles: float = _cost(
         0.15, "cycles/element", "packing transposed rows, for each vector of rows but the first"
     )
     late_line_cycles: float = _cost(
-        10.0, "cycles/line", "packing a line that was not prefetched, beyond one that was"
+        10.0, "cycles/line", "packing a line that comes late, beyond one in time", "calibrate"
     )
     # Reading operands in place
     in_place_rows_cycles: float = _cost(
@@ -152,7 +152,7 @@ class Costs:
         70.0, "cycles/row", "line that two rows of a nest share, where they go past the caches"
     )
     level_overlap: float = _share(
-        0.48, "of the time of other levels that shows beside the slowest one's"
+        0.33, "of the time of other levels that shows beside the slowest one's"
     )
     # Shares of caches
     private_share: float = _share(0.6, "of a core's own cache beyond L1, for tiles")

@@ -54,16 +54,15 @@ class Microkernel:
     in_place_columns_slowdown: float = DEFAULT_COSTS.in_place_columns_slowdown
 
     def scale_reading(self, share: float) -> Microkernel:
-        """Return the same where packing and reading in place cost a share of what they do.
+        """Return the same where reading in place costs a share of what it does.
 
         Examples
         --------
-        >>> Microkernel(rows=24, columns=8).scale_reading(0.4).pack_cycles
-        1.0
+        >>> Microkernel(rows=24, columns=8).scale_reading(0.4).in_place_rows_cycles
+        0.5
         """
         return replace(
             self,
-            pack_cycles=share * self.pack_cycles,
             in_place_rows_cycles=share * self.in_place_rows_cycles,
             in_place_columns_cycles=share * self.in_place_columns_cycles,
         )

@@ -104,7 +104,7 @@ def lanewise_tile(usual: Microkernel, problem: Problem, costs: Costs) -> Microke
     return replace(
         usual,
         efficiency=usual.efficiency / costs.lanewise_slowdown,
-        window_cycles=costs.window_cycles if in_order else costs.pack_cycles,
+        window_cycles=costs.window_cycles if in_order else costs.scattered_store_cycles,
         in_place_rows_cycles=0.0,
         in_place_columns_cycles=0.0,
         in_place_rows_slowdown=1.0,

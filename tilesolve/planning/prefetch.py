@@ -70,7 +70,7 @@ def stays_in_second_cache(strides: Mapping[str, int], box: Problem, machine: Mac
     >>> [stays_in_second_cache(strides, Problem.of("mn-mk-kn", n), machine) for n in (48, 192)]
     [True, False]
     """
-    capacity = _capacity(machine.second_cache)
+    capacity = capacity_of(machine.second_cache)
     counts = lines_by_place(strides, box.sizes, machine.memory.line)
     limit = policy.ALIASED_PAGES_RATIO * max(capacity // PAGE_BYTES, counts.mean())
     size = 2 * box.itemsize * prod(box.sizes[i] for i in strides)
@@ -100,7 +100,7 @@ def is_packed_late(problem: Problem, number: int, box: Mapping[str, int], machin
     >>> is_packed_late(Problem.of("mn-mk-kn", 512), 1, box, machine)
     False
     """
-    if not third_cache_feeds(machine) or problem.bytes[number] <= _capacity(machine.second_cache):
+    if not third_cache_feeds(machine) or problem.bytes[number] <= capacity_of(machine.second_cache):
         return False
     return not stays_in_second_cache(
         problem.strides(number), _problem_of_box(problem, box), machine
@@ -159,7 +159,8 @@ def _problem_of_box(problem: Problem, box: Mapping[str, int]) -> Problem:
     return Problem.of(problem.spec, {**problem.sizes, **box}, problem.dtype)
 
 
-def _capacity(cache: Level | None) -> int:
+def capacity_of(cache: Level | None) -> int:
+    """Return the bytes of a cache; none if there is no cache, or its size is not known."""
     return (cache.capacity or 0) if cache else 0
 
 

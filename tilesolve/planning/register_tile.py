@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import ceil, prod
 
 from tilesolve.constants.policy import (
+    DEFAULT_TILE_SHARE,
     FEEDING_RATIO,
     IN_PLACE_LIMIT,
     MOST_CALL_PRODUCTS,
@@ -66,16 +67,37 @@ def choose_register_tile(
     >>> [choose_register_tile(problem, m).columns for m in (machine, measured)]
     [6, 12]
     """
+    return list_register_tiles(problem, machine, non_temporal=non_temporal)[-1]
+
+
+def list_register_tiles(
+    problem: Problem, machine: Machine, *, non_temporal: bool = False
+) -> tuple[Microkernel, ...]:
+    """Return the microkernels that a problem is solved for: what `choose_register_tile` takes last.
+
+    The default one is before it where it would need few cycles more: what its tiles of caches and
+    stores take decides then.
+
+    Examples
+    --------
+    >>> from tilesolve.kernels.microkernel_costs import Catalogue
+    >>> machine = Machine.load("i7-6700k")
+    >>> tiles = RegisterTile(2, 6, 6.0, 60.0), RegisterTile(1, 12, 5.9, 20.0)
+    >>> measured = machine.replace(catalogues=(Catalogue("float64", 256, 16, tiles),))
+    >>> problem = Problem.of("mn-mk-kn", "m=12 n=12 k=16")
+    >>> [one.columns for one in list_register_tiles(problem, measured)]
+    [12]
+    """
     usual, costs = usual_microkernel(problem, machine), machine.costs
     if shared_lane(problem):
-        return lanewise_tile(usual, problem, costs)
+        return (lanewise_tile(usual, problem, costs),)
     small = fits_second_cache(problem, machine)
     catalogue = measured_tiles(problem, machine)
     if catalogue is None:
         usual = fit_tile(usual, problem, machine)
         if non_temporal and not problem.aligned_output:
             usual = lengthen_runs(usual, problem, machine)
-        return usual.scale_reading(costs.near_share) if small else usual
+        return (usual.scale_reading(costs.near_share) if small else usual,)
     slowdown = max(
         machine.cost("in_place_rows_slowdown", problem.dtype),
         machine.cost("in_place_columns_slowdown", problem.dtype),
@@ -86,10 +108,15 @@ def choose_register_tile(
     )
     best = min(cycles, key=cycles.__getitem__)
     group = lanes(problem.dtype, machine.vector_bits)
+    taken = [best]
     for tile, count in cycles.items():
-        if (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
-            best = best if cycles[best] < (1 - TIME_TOLERANCE) * count else tile
-    return _measured(problem, machine, catalogue, best, adds=not non_temporal)
+        if tile != best and (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
+            if cycles[best] >= (1 - TIME_TOLERANCE) * count:
+                taken = [tile]
+            elif cycles[best] >= DEFAULT_TILE_SHARE * count:
+                taken = [tile, best]
+    adds = not non_temporal
+    return tuple(_measured(problem, machine, catalogue, tile, adds=adds) for tile in taken)
 
 
 def microkernel_of(problem: Problem, machine: Machine, cells: Mapping[Sides, int]) -> Microkernel:

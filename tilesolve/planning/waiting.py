@@ -13,7 +13,7 @@ from tilesolve.model.nest import Nest
 from tilesolve.model.pages import runs_of
 from tilesolve.model.price import Price, list_levels
 from tilesolve.packing.sizes import PAGE_BYTES
-from tilesolve.planning.prefetch import is_packed_late
+from tilesolve.planning.prefetch import capacity_of, is_packed_late
 
 
 def waiting_seconds(
@@ -57,16 +57,36 @@ def waiting_seconds(
 
 
 def late_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> dict[int, float]:
-    """Return for each operand that is packed late how many seconds longer that takes.
+    """Return for each operand that is packed how long packing waits for its lines.
 
-    By the operand's number; see `is_packed_late`.
+    By the operand's number; see `late_share`.
     """
     line = machine.costs.late_line_cycles / machine.frequency / machine.memory.line
     return {
-        number: cost.levels[-1].volumes[number] * line
+        number: cost.levels[-1].volumes[number] * line * late_share(share, number, nest, machine)
         for number, copy in enumerate(nest.packed, start=1)
-        if copy and is_packed_late(share, number, outermost_tile(nest), machine)
+        if copy
     }
+
+
+def late_share(share: Problem, number: int, nest: Nest, machine: Machine) -> float:
+    """Return the share of the lines packed from memory that nothing fetches early.
+
+    Hardware follows a run from its second page on, if micro-panels take in what lies side by side.
+    What fits the second cache is there anyway.
+    """
+    tile = outermost_tile(nest)
+    if share.bytes[number] <= capacity_of(machine.second_cache):
+        return 0.0
+    if is_packed_late(share, number, tile, machine):
+        return 1.0
+    if nest.kind(number - 1) != "micro-panels":
+        return 0.0
+    unit, rows = share.spec.operands[number - 1].subscripts[-1].letters, dict(nest.bands[0].box)
+    if all(letter in share.spec.output.letters and rows[letter] == 1 for letter in unit):
+        return 1.0
+    run = share.itemsize * float(run_touched(accesses_of(share)[number], tile))
+    return min(1.0, PAGE_BYTES / run)
 
 
 def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:

@@ -20,8 +20,9 @@ class Made:
     """A case that was made ready.
 
     `describe` returns the figures predicted for a plan of ours, given a function that times a run;
-    others have none.
+    others have none. `load` compiles what only this case needs, so that no run that counts does.
     """
 
     run: Run
     describe: Callable[[Timer], Figures] | None = None
+    load: Callable[[], object] | None = None

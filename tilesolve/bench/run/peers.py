@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilesolve.bench.case import Array
-from tilesolve.bench.run.made import Run
+from tilesolve.bench.run.made import Made, Run
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
@@ -45,14 +45,19 @@ def write_einsum(problem: Problem) -> str:
 
 def tilesolve(
     problem: Problem, machine: Machine, threads: int, operands: Sequence[Array], out: Array
-) -> Run:
+) -> Made:
     """Make ready a plan, solved anew for where the output begins."""
     from tilesolve.plans.plan import plan
+    from tilesolve.running.execution import Layout
 
     aligned = out.ctypes.data % ALIGNMENT_BYTES == 0
     found = plan(problem, machine=machine, threads=threads, aligned_output=aligned, cache=False)
     first, second = operands
-    return lambda: found(first, second, out)
+
+    def load() -> None:
+        Layout.of(found.solution, first, second, out)
+
+    return Made(lambda: found(first, second, out), load=load)
 
 
 def numpy(problem: Problem, _: Machine, __: int, operands: Sequence[Array], out: Array) -> Run:

@@ -135,6 +135,8 @@ def get_ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
     begin = time.perf_counter()
     made = order.make(case, arrays)
     preparation = time.perf_counter() - begin
+    if made.load is not None:
+        made.load()
     results: list[Any] = []
     seconds = make_timer(lambda: results.append(made.run()), trash)()
     most = _read_memory("VmHWM")

@@ -33,7 +33,7 @@ from tilesolve.planning.geometric.relaxation import Relaxation
 from tilesolve.planning.geometric.tilings import Integral, survey, times_of
 from tilesolve.planning.in_place import is_cheap_in_place
 from tilesolve.planning.letter_boxes import box_letters
-from tilesolve.planning.prefetch import cut_to_stay
+from tilesolve.planning.prefetch import cut_to_stay, is_packed_late
 from tilesolve.planning.runner import Runner
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.waiting import (
@@ -258,7 +258,8 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
     box, register_box = outermost_tile(usual.nest), dict(usual.nest.bands[0].box)
     most: dict[str, int] = {}
     for number, seconds in late_seconds(share, usual.nest, usual.price, machine).items():
-        if seconds > TIME_TOLERANCE * usual.score:
+        cut = is_packed_late(share, number, box, machine)
+        if cut and seconds > TIME_TOLERANCE * usual.score:
             most |= cut_to_stay(share, number, box, register_box, machine)
     smaller = within(most) if most else usual
     return min(usual, smaller, key=lambda one: one.score)
@@ -317,6 +318,7 @@ def choose_copies(
             continue
         nearest, candidate = nearest_tile(candidate), target.runner.form(candidate)
         cost = target.price(candidate)
-        priced.append((score_price(cost, target.setting.overlap), candidate, cost, nearest))
+        late = sum(late_seconds(share, candidate, cost, machine).values())
+        priced.append((score_price(cost, target.setting.overlap, late), candidate, cost, nearest))
     _, chosen, cost, nearest = min(priced, key=lambda found: found[0])
     return chosen, cost, nearest

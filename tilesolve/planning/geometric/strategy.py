@@ -28,7 +28,11 @@ from tilesolve.planning.geometric.select import (
     list_candidates,
 )
 from tilesolve.planning.geometric.tilings import Chain, nest_of
-from tilesolve.planning.register_tile import choose_register_tile, fits_second_cache
+from tilesolve.planning.register_tile import (
+    choose_register_tile,
+    fits_second_cache,
+    list_register_tiles,
+)
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.planning.solution import Search, Solution, count_partials, share_of, split_letters
 from tilesolve.planning.vector_letter import choose_vector_letter
@@ -59,12 +63,18 @@ class GeometricProgram:
             # Partial outputs are read again, so that they stay in caches where they fit.
             added = count_partials(problem, split, threads) > 0
             written: Output = "store" if added and output == "stream" else output
-            found.append(_solution(problem, machine, threads, split, vector, written, demand))
+            share = share_of(problem, split, threads).with_vector(vector)
+            for tile in list_register_tiles(share, machine, non_temporal=written == "stream"):
+                given = problem, machine, threads, split, vector, written, demand
+                found.append(_solution(*given, tile))
         yield from (one for one, _ in found)
-        for one, setting in found:
+        for split in dict.fromkeys(
+            one.split
+            for one, setting in found
             # Whole sums leave few bytes where a cache is small: parts of them may be faster.
-            if one.output == "stream" and (not satisfiable(setting) or _recopies(one)):
-                yield _solution(problem, machine, threads, one.split, vector, "store", demand)[0]
+            if one.output == "stream" and (not satisfiable(setting) or _recopies(one))
+        ):
+            yield _solution(problem, machine, threads, split, vector, "store", demand)[0]
 
 
 def may_stream(problem: Problem, machine: Machine, threads: int, demand: Demand) -> bool:
@@ -152,10 +162,12 @@ def _solution(
     vector: str | None,
     output: Output,
     demand: Demand,
+    tile: Microkernel | None = None,
 ) -> tuple[Solution, Setting]:
     """Return a solution, and what its program was written for."""
     share = share_of(problem, split, threads).with_vector(vector)
-    setting, relaxed = _relaxed(share, machine, threads, output, scattered=vector is not None)
+    scattered = vector is not None
+    setting, relaxed = _relaxed(share, machine, threads, output, tile, scattered=scattered)
     found = best_candidate(Target.of(setting, share, machine, threads), relaxed)
     partials = count_partials(problem, split, threads)
     solution = Solution(
@@ -274,9 +286,15 @@ def with_nest(
 
 
 def _relaxed(
-    share: Problem, machine: Machine, threads: int, output: Output, *, scattered: bool
+    share: Problem,
+    machine: Machine,
+    threads: int,
+    output: Output,
+    tile: Microkernel | None = None,
+    *,
+    scattered: bool,
 ) -> tuple[Setting, Relaxation]:
-    """Return what to solve for, and its continuous optima.
+    """Return what to solve for, and its continuous optima, with the best register tile if None.
 
     Where the best register tile does not fit a cache, because a letter of several subscripts makes
     its operand large, a narrower tile is taken, if need be of less than a vector of rows. Boxes of
@@ -289,7 +307,7 @@ def _relaxed(
     """
     convex = is_convex(share.spec)
     group = lanes(share.dtype, machine.vector_bits)
-    microkernel = choose_register_tile(share, machine, non_temporal=output == "stream")
+    microkernel = tile or choose_register_tile(share, machine, non_temporal=output == "stream")
     setting = make_setting(share, machine, threads, output, microkernel, scattered=scattered)
     if setting.output != output:  # no cache holds whole sums
         return _relaxed(share, machine, threads, setting.output, scattered=scattered)
