@@ -244,20 +244,21 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
     b_turn, columns_b_turn = _set_columns(s, role, loops, columns, sums[0], N, K, B)
     turn_by = a_turn, rows_a_turn, next_turn, b_turn, columns_b_turn
     first = _set_output(s, stored, rows, columns, sums, b, R, N, B)
+    staged = s[state.STAGES_OUTPUT] and first and stored != TileLayout.SCATTERED
     kind = state.PACKED
     if not s[state.PACKED_LEVEL + 1]:
         kind = state.MIXED if s[state.PACKED_LEVEL] else state.IN_PLACE
     elif not s[state.PACKED_LEVEL]:
         kind = state.IN_PLACE
-    elif 2 * (groups * s[state.GROUP] - high) >= s[state.GROUP]:
-        kind = state.HALVED
+    elif not staged and 2 * (groups * s[state.GROUP] - high) >= s[state.GROUP]:
+        kind = state.HALVED  # which store no lines that wait
     number = (kind * tuning.MAX_TILE_VECTORS + groups - 1) * tuning.MAX_TILE_COLUMNS + wide - 1
     kernel = s[state.KERNELS + number]
     out, most, transposed = s[frames.C], 0, 0
     if stored == TileLayout.SCATTERED and s[state.LAY_OUT_TRANSPOSED]:
         transposed = 1 + (s[frames.MODE] == Mode.SCATTER_ADD)
         most = result(s[state.LAY_OUT_TRANSPOSED], s, role, count, columns[0], high, wide, N)
-    elif s[state.STAGES_OUTPUT] and first and stored != TileLayout.SCATTERED:
+    elif staged:
         most = stage_tiles(s, role, count, turns, rows[0], columns[0], high, wide, R, N)
     if s[state.TRACE]:
         mode = Mode.STREAM if most and not transposed else s[frames.MODE]
