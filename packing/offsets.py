@@ -104,7 +104,9 @@ def register_cells(extent: int, most: int, lanes: int, parts: int = 1) -> tuple[
     >>> register_cells(72, 48, 16), register_cells(72, 48, 16, parts=2)
     ((48, 24), (40, 32))
     """
-    return cut_evenly(extent, most, lanes if extent % lanes == 0 else max(1, lanes // parts))
+    part = max(1, lanes // parts)
+    spared = -(-extent // lanes) * lanes - extent >= part
+    return cut_evenly(extent, most, part if spared else lanes)
 
 
 def build_axis(

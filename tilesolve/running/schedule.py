@@ -36,7 +36,7 @@ from tilesolve.planning.layout_policy import (
 )
 from tilesolve.running.sum_block import SumBlock
 
-Known = dict[tuple[int, tuple[int, ...]], tuple[RoleAxis, Integers]]
+Known = dict[tuple[int, int, tuple[int, ...]], tuple[RoleAxis, Integers]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,13 +195,18 @@ class Schedule:
         inner = [i for i in register.order if i in columns]
         return next((i for i in inner if register[i] > 1), next(iter(inner), None))
 
-    def _axis(self, role: int, tiles: Sequence[RoleTile], strides: Sequence[Strides]) -> RoleAxis:
-        """Return the axis of a box: rows are cut along vectors, or halves of them."""
+    @property
+    def _parts(self) -> int:
+        """Parts of vectors that rows are cut along: halves where kernels leave out empty ones."""
+        return 2 if self.family.halved else 1
+
+    def _axis(
+        self, role: int, tiles: Sequence[RoleTile], strides: Sequence[Strides], parts: int
+    ) -> RoleAxis:
+        """Return the axis of a box: rows are cut along so many parts of vectors."""
         lane = self.lane(ROWS) if role == ROWS else None
         lanes = {lane: self.family.lanes} if lane else {}
-        return build_axis(
-            tiles, strides, lanes, 2 if self.family.halved else 1, self.nest.sequences
-        )
+        return build_axis(tiles, strides, lanes, parts, self.nest.sequences)
 
     def _pack_kind(self, side: int) -> int:
         unit = contiguous_letter(self.problem, self.strides[1 + side])
@@ -268,16 +273,13 @@ class Schedule:
         return tiles
 
     def _box(self, sizes: Mapping[str, int], known: Known) -> Box:
-        """Return a box's tables; it shares those of a role with boxes that have as much of it."""
-        axes, tables = [], []
-        for role, letters in enumerate(self.roles):
-            key = (role, tuple(sizes[letter] for letter in letters))
-            if key not in known:
-                axis = self._axis(role, self._tiles(role, sizes), self.strides)
-                axis = self.block.place(axis) if self.block else axis
-                known[key] = axis, self._table(role, axis)
-            axes.append(known[key][0])
-            tables.append(known[key][1])
+        """Return a box's tables; it shares those of a role with boxes that have as much of it.
+
+        Long runs that go past the caches are of whole vectors.
+        """
+        axes, tables = self._axes(sizes, known, 1 if self.policy.non_temporal else self._parts)
+        if not self._has_long_runs(axes):
+            axes, tables = self._axes(sizes, known, self._parts)
         segments = [self._largest_segment(side, axes, tables) for side in (ROWS, COLUMNS)]
         panels, sums, batches = zip(*segments, strict=True)
         stored = _array(tables[ROWS], table_fields.STORED, table_fields.ALIKE)
@@ -288,9 +290,27 @@ class Schedule:
             sums,
             batches,
             self._vector_places(axes, tables),
-            _mean_run_bytes(axes, self.problem.sum_itemsize) >= tuning.MIN_STAGED_RUN_BYTES,
+            self._has_long_runs(axes),
             bool(np.all(stored == TileLayout.WHOLE)),
         )
+
+    def _axes(
+        self, sizes: Mapping[str, int], known: Known, parts: int
+    ) -> tuple[list[RoleAxis], list[Integers]]:
+        """Return the axes of a box and their tables, rows cut along parts of vectors."""
+        axes, tables = [], []
+        for role, letters in enumerate(self.roles):
+            key = (role, parts, tuple(sizes[letter] for letter in letters))
+            if key not in known:
+                axis = self._axis(role, self._tiles(role, sizes), self.strides, parts)
+                axis = self.block.place(axis) if self.block else axis
+                known[key] = axis, self._table(role, axis)
+            axes.append(known[key][0])
+            tables.append(known[key][1])
+        return axes, tables
+
+    def _has_long_runs(self, axes: Sequence[RoleAxis]) -> bool:
+        return _mean_run_bytes(axes, self.problem.sum_itemsize) >= tuning.MIN_STAGED_RUN_BYTES
 
     def _largest_segment(
         self, side: int, axes: Sequence[RoleAxis], tables: Sequence[Integers]
@@ -359,7 +379,7 @@ class Schedule:
 
     def offsets(self, role: int, sizes: Mapping[str, int], of: Strides) -> Integers:
         """Return the offsets of a role's indices in a tensor, in the order of a box's walk."""
-        return self._axis(role, self._tiles(role, sizes), (of, of, of)).offsets[0]
+        return self._axis(role, self._tiles(role, sizes), (of, of, of), self._parts).offsets[0]
 
 
 def _longest(axis: RoleAxis, level: int) -> int:
