@@ -205,7 +205,7 @@ def test_rows_that_cost_more_in_place_are_packed(here):
 def test_columns_that_cost_more_in_place_are_packed(here):
     """The same of columns: all in the second cache, they are worth it if it costs little."""
     assert here.catalogue("float32").in_place_columns_slowdown >= 1
-    problem = Problem.of("mn-km-kn", "m=24 n=24 k=96")
+    problem = Problem.of("mn-km-kn", "m=24 n=24 k=48")
     [usual] = measured().catalogues
     assert usual.in_place_columns_slowdown is None
     for streams, counts in (None, DEFAULT_COSTS.in_place_columns_slowdown), (1.0, 1.0), (9.0, 9.0):
@@ -314,7 +314,7 @@ def test_no_tile_is_better_than_the_chosen_one(m, n, k, call):
 
 
 @pytest.mark.parametrize("machine", [BASE, measured()])
-def test_what_the_second_cache_holds_is_packed_for_less(machine):
+def test_what_the_second_cache_holds_is_read_in_place_for_less(machine):
     """Up to its last byte; from there on operands come from farther away."""
     room = machine.level("L2").capacity
     sides = {"m": 64, "n": 64}
@@ -324,7 +324,7 @@ def test_what_the_second_cache_holds_is_packed_for_less(machine):
         for k in (inside, inside + 1)
     )
     assert (near.pack_cycles, near.in_place_rows_cycles, near.in_place_columns_cycles) == (
-        0.4 * far.pack_cycles,
+        far.pack_cycles,
         0.4 * far.in_place_rows_cycles,
         0.4 * far.in_place_columns_cycles,
     )

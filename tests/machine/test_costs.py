@@ -301,7 +301,7 @@ class TestCommand:
         assert next(iter(shown.columns)) == "cost"
         rows = {row[0]: row[1:] for row in shown.rows}
         assert list(rows) == list(COST_NAMES)
-        meaning = "packing an element, wherever it lies"
+        meaning = "packing an element that is near, or comes in time"
         probe = "tilesolve calibrate"
         assert rows["pack_cycles"] == ("3", "cycles/element", "given", probe, meaning)
         assert rows["in_place_rows_slowdown"][:4] == (

@@ -252,6 +252,9 @@ FEEDING_RATIO = 1.4
 ALIASED_PAGES_RATIO = 2.0
 """Lines with 4 KiB aliasing that evict each other, relative to those that stay."""
 
+PREFETCHED_WAIT_SHARE = 0.5
+"""Share of the wait for a late line that is left where a plan prefetches it."""
+
 PREFETCH_LINES_PER_PAGE = 8
 """Lines of a page from which on hardware helps to prefetch a block."""
 

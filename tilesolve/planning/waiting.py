@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilesolve.constants import policy
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
@@ -13,7 +14,7 @@ from tilesolve.model.nest import Nest
 from tilesolve.model.pages import runs_of
 from tilesolve.model.price import Price, list_levels
 from tilesolve.packing.sizes import PAGE_BYTES
-from tilesolve.planning.prefetch import capacity_of, is_packed_late
+from tilesolve.planning.prefetch import capacity_of, is_packed_late, third_cache_feeds
 
 
 def waiting_seconds(
@@ -73,7 +74,7 @@ def late_share(share: Problem, number: int, nest: Nest, machine: Machine) -> flo
     """Return the share of the lines packed from memory that nothing fetches early.
 
     Hardware follows a run from its second page on, if micro-panels take in what lies side by side.
-    What fits the second cache is there anyway.
+    What a plan prefetches waits less, and what fits the second cache is there anyway.
     """
     tile = outermost_tile(nest)
     if share.bytes[number] <= capacity_of(machine.second_cache):
@@ -82,11 +83,12 @@ def late_share(share: Problem, number: int, nest: Nest, machine: Machine) -> flo
         return 1.0
     if nest.kind(number - 1) != "micro-panels":
         return 0.0
+    waits = policy.PREFETCHED_WAIT_SHARE if third_cache_feeds(machine) else 1.0
     unit, rows = share.spec.operands[number - 1].subscripts[-1].letters, dict(nest.bands[0].box)
     if all(letter in share.spec.output.letters and rows[letter] == 1 for letter in unit):
-        return 1.0
+        return waits
     run = share.itemsize * float(run_touched(accesses_of(share)[number], tile))
-    return min(1.0, PAGE_BYTES / run)
+    return waits * min(1.0, PAGE_BYTES / run)
 
 
 def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:

@@ -18,6 +18,7 @@ from tilesolve.constants.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.kernels.codegen import pack, shape
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default_tile
 from tilesolve.kernels.runtime import state
+from tilesolve.machine.costs import Costs
 from tilesolve.model.pages import lines_by_place
 from tilesolve.packing.buffers import allocate
 from tilesolve.packing.offset_tables import few_entries
@@ -32,7 +33,10 @@ from tilesolve.planning.register_tile import fits_second_cache
 from tilesolve.running.execution import Layout
 
 LINE = 64
-USUAL = Machine.load("i7-6700k")
+DEAR = Costs(pack_cycles=2.5, late_line_cycles=0.01, level_overlap=0.48)
+"""Packing takes long, whatever runs it reads: its boxes are large, and seldom repeated."""
+
+USUAL = Machine.load("i7-6700k").replace(costs=DEAR)
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 WIDE = {"vector_bits": 512, "vector_registers": 32}
 
@@ -314,7 +318,7 @@ def test_boxes_are_smaller_where_their_lines_can_be_asked_for_then(times, side):
     problem = Problem.of("abcde-efcad-bf", sizes)
     caches = [Level("L1", 49152, 4e11, ways=12), Level("L2", 2**21, 8e10, ways=16)]
     memory = Level("memory", None, 2e10)
-    wide = USUAL.replace(fma_rate=1.0, **WIDE)
+    wide = USUAL.replace(fma_rate=1.0, costs=Costs(late_line_cycles=30.0), **WIDE)
     third = Level("L3", 2**25, times * feeding_rate(wide), ways=16)
     machine = wide.replace(levels=(*caches, third, memory))
     found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
