@@ -47,7 +47,7 @@ class Costs:
     Examples
     --------
     >>> Costs().pack_cycles
-    2.5
+    1.0
     >>> Costs(private_share=2.0)
     Traceback (most recent call last):
     tilesolve.contractions.errors.MachineError: costs: private_share must be at most 1, got 2.0

@@ -288,7 +288,7 @@ def arithmetic(
     >>> problem, kernel = Problem.of("mn-mk-kn", 64), Microkernel(8, 6)
     >>> found = Traffic((), (), (), (0.0, 4096.0, 4096.0), 0.0, calls=512.0)
     >>> round(1e6 * arithmetic(problem, kernel, 67.2e9, 4.2e9, found), 1)
-    20.0
+    17.1
     """
     cycles = found.calls * kernel.call_cycles
     cycles = cycles + _packing_cycles(kernel, sum(found.packed) - found.relaid, found.relaid)
@@ -309,7 +309,7 @@ def packing_share(
     >>> cost = compute_price(problem, nest, machine)
     >>> kernel = default_microkernel(machine, "float64")
     >>> round(packing_share(cost, nest, machine, kernel, "float64"), 2)
-    0.1
+    0.04
     """
     if not cost.seconds:
         return 0.0

@@ -84,8 +84,9 @@ def late_share(share: Problem, number: int, nest: Nest, machine: Machine) -> flo
     if nest.kind(number - 1) != "micro-panels":
         return 0.0
     waits = policy.PREFETCHED_WAIT_SHARE if third_cache_feeds(machine) else 1.0
-    unit, rows = share.spec.operands[number - 1].subscripts[-1].letters, dict(nest.bands[0].box)
-    if all(letter in share.spec.output.letters and rows[letter] == 1 for letter in unit):
+    tensor, rows = share.spec.operands[number - 1], dict(nest.bands[0].box)
+    unit = tensor.subscripts[-1].letters if tensor.subscripts else ()
+    if unit and all(i in share.spec.output.letters and rows[i] == 1 for i in unit):
         return waits
     run = share.itemsize * float(run_touched(accesses_of(share)[number], tile))
     return waits * min(1.0, PAGE_BYTES / run)
