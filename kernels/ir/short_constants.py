@@ -7,7 +7,7 @@ from functools import cache
 from llvmlite import ir
 
 
-class _Word(ir.Constant):
+class _Word(ir.Constant):  # type: ignore[misc]
     """A constant that LLVM has a word for."""
 
     def __init__(self, kind: ir.VectorType, lane: object, word: str) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tilesolve.kernels.codegen.loaded_code import LoadedParts
@@ -114,7 +115,7 @@ def load_kernels(family: Family, *, packed: bool) -> LoadedParts:
                 for path, what in _objects(*part).items():
                     if maker is not None:
                         _wait_for(path, maker)
-                    found.append(load_object(path, lambda what=what: build(*what)))
+                    found.append(load_object(path, partial(build, *what)))
             _loaded[part] = LoadedParts(tuple(found))
         return _loaded[part]
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-EMPTY = np.int64(-1)
+EMPTY = cast(int, np.int64(-1))
 """A plain -1 would be a type of its own: numba compiles each function anew for it."""
 
 TAG, NEWER, OLDER = range(3)

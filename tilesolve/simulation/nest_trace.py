@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ LEAST_STEPS = 3
 COMPUTE, SOURCE, BUFFER = range(3)
 """What an access is part of: a call, or the reading or the writing of packing."""
 
-OUTPUT = INNERMOST = np.int64(0)
+OUTPUT = INNERMOST = cast(int, np.int64(0))
 """The tensor that is written, and the nearest loop: in the type of all tensors and loops."""
 
 
