@@ -8,6 +8,7 @@ import sys
 from functools import lru_cache
 
 import pytest
+import turns
 from guessed_tiles import guessed_tiles
 from hypothesis import HealthCheck, settings
 
@@ -33,6 +34,11 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 gc.disable()  # until all tests are collected, of which nothing is garbage
+
+
+def pytest_configure(config):
+    """Tell tests which runs have all of their examples."""
+    turns.slow_runs = config.option.markexpr == "slow"
 
 
 def pytest_collection_finish():

@@ -4,12 +4,10 @@ import inspect
 import pkgutil
 import re
 from pathlib import Path
-from unittest.mock import patch
 
 import docs_tables
 import pytest
 from commands import invoke
-from machine_code import build_once
 
 import tilesolve
 from tilesolve.cli import app
@@ -64,13 +62,6 @@ def is_documented(value):
     """Whether somebody wrote a docstring: dataclasses make one up from the signature."""
     doc = value.__doc__ or ""
     return bool(doc.strip()) and not doc.startswith(f"{getattr(value, '__name__', ' ')}(")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def compiled_before():
-    """Examples of what measures kernels have those that an earlier run compiled."""
-    with patch("tilesolve.calibration.microkernels.build", build_once):
-        yield
 
 
 @pytest.mark.parametrize("name", MODULES)

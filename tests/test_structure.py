@@ -309,7 +309,7 @@ NUMBERS = {
     },
     "the simulation's own numbering and procedure": {
         "simulation.cache_simulator": "EMPTY",
-        "simulation.nest_trace": "LEAST_STEPS",
+        "simulation.nest_trace": "LEAST_STEPS OUTPUT INNERMOST",
     },
     "how calibration measures": {
         "calibration.calibrate": "FULL QUICK REPEATS MEMORY_SHARE",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from mmap import MAP_PRIVATE, mmap
@@ -88,9 +89,33 @@ class LoadedCode:
             ) from error
         self._addresses: dict[str, int] = {name: self._linked[name] for name in functions}
 
+    def has(self, name: str) -> bool:
+        """Return whether a kernel is part of it."""
+        return name in self._addresses
+
     def address(self, name: str) -> int:
         """Return where a kernel begins."""
         return self._addresses[name]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedParts:
+    """Several objects in memory, of one or the other of which each function is.
+
+    Examples
+    --------
+    >>> from tilesolve.kernels.codegen.object_code import Family, build
+    >>> family = Family("float64", 128, 4, 4)
+    >>> parts = [LoadedCode(build(family, family.shapes[n : n + 1])) for n in range(2)]
+    >>> len({LoadedParts(tuple(parts)).address(shape.name) for shape in family.shapes[:2]})
+    2
+    """
+
+    parts: tuple[LoadedCode, ...]
+
+    def address(self, name: str) -> int:
+        """Return where a kernel begins."""
+        return next(part.address(name) for part in self.parts if part.has(name))
 
 
 @lru_cache(maxsize=1)

@@ -1,7 +1,7 @@
 """Machine code of the kernels: from LLVM IR to object files.
 
 The code depends on the CPU, the dtype, the vector width and the columns of a group, never on a
-plan. Object files are kept: loading one takes milliseconds, making one about a second.
+plan. Object files are kept: loading one takes milliseconds, making one takes seconds.
 """
 
 from __future__ import annotations
@@ -182,6 +182,7 @@ class TargetCpu:
     bits: int
 
     @classmethod
+    @cache
     def here(cls) -> TargetCpu:
         """Return the CPU that this runs on."""
         found = llvm.get_host_cpu_features()

@@ -11,6 +11,7 @@ from llvmlite import ir
 
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.ir import complexes
+from tilesolve.kernels.ir.short_constants import undefined, zeros
 
 INT64 = ir.IntType(64)
 _INT32 = ir.IntType(32)
@@ -193,9 +194,8 @@ def broadcast(builder: ir.IRBuilder, scalar: ir.Value, kind: ir.VectorType) -> i
     """
     if isinstance(kind, complexes.ComplexVector):
         return complexes.shuffle_complex(builder, scalar, scalar, [0] * kind.count)
-    single = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, _INT32(0))
-    mask = ir.Constant(ir.VectorType(_INT32, kind.count), None)
-    return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), mask)
+    single = builder.insert_element(undefined(kind), scalar, _INT32(0))
+    return builder.shuffle_vector(single, undefined(kind), zeros(ir.VectorType(_INT32, kind.count)))
 
 
 def multiply_add(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:

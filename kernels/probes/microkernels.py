@@ -16,7 +16,7 @@ from math import inf, prod
 import numpy as np
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.codegen.loaded_code import LoadedCode
+from tilesolve.kernels.codegen.loaded_code import LoadedCode, LoadedParts
 from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.store_output import interleaved_steps
@@ -114,7 +114,7 @@ def _repeat(address, frame, count):
 
 def measure(
     family: Family,
-    loaded: LoadedCode,
+    loaded: LoadedCode | LoadedParts,
     frequency: float,
     progress: Progress = silent,
     speed: Callable[[], float] = lambda: 1.0,
@@ -130,7 +130,7 @@ def measure(
     family
         Which kernels.
     loaded
-        Their code.
+        Their code, and that of the usual tile which reads in place.
     frequency
         Hz of the cycles that are counted.
     progress
@@ -152,7 +152,7 @@ def measure(
     short, long = tuning.PROBE_SHORT_STEPS, tuning.PROBE_LONG_STEPS
     shapes = [shape for shape in family.shapes if shape.packed and not shape.halved]
     plain = [TimedCall(shape, steps) for shape in shapes for steps in (short, long)]
-    packed, unpacked = _usual_shapes(family)
+    packed, unpacked = usual_shapes(family)
     in_place = {
         operand: TimedCall(
             unpacked if operand else packed, tuning.PROBE_IN_PLACE_STEPS, in_place=operand
@@ -201,8 +201,14 @@ class _Clock:
         return (1 - tuning.PROBE_TOLERANCE) * work / self.frequency
 
 
-def _usual_shapes(family: Family) -> tuple[Shape, Shape]:
-    """Return the kernels of the usual tile that read micro-panels, and operands in place."""
+def usual_shapes(family: Family) -> tuple[Shape, Shape]:
+    """Return the kernels of the usual tile that read micro-panels, and operands in place.
+
+    Examples
+    --------
+    >>> [shape.name for shape in usual_shapes(Family("float64", 256, 16, 4))]
+    ['packed_float64_256_2x6_4', 'placed_float64_256_2x6_4']
+    """
     high, wide = default_tile(family.dtype, family.bits, family.registers)
     within = [tile for tile in family.tiles if tile[0] <= high and tile[1] <= wide]
     tile = max(within, key=prod)  # the usual one, where there are registers for it
@@ -227,7 +233,7 @@ def _store_ways(shape: Shape) -> list[NonTemporalStores]:
 
 def _best_seconds(
     family: Family,
-    loaded: LoadedCode,
+    loaded: LoadedCode | LoadedParts,
     calls: Sequence[TimedCall],
     clock: _Clock,
     progress: Progress,
@@ -260,7 +266,7 @@ def _best_seconds(
 
 def _possible_tiles(
     family: Family,
-    loaded: LoadedCode,
+    loaded: LoadedCode | LoadedParts,
     plain: Sequence[TimedCall],
     best: dict[TimedCall | None, float],
     clock: _Clock,
@@ -338,7 +344,10 @@ def _bytes(family: Family) -> int:
 
 
 def _seconds(
-    loaded: LoadedCode, call: TimedCall, memory: tuple[int, int], frequency: float
+    loaded: LoadedCode | LoadedParts,
+    call: TimedCall,
+    memory: tuple[int, int],
+    frequency: float,
 ) -> float:
     """Return the seconds of one tile of a call, over and over on the same zeros.
 

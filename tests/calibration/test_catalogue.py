@@ -6,7 +6,6 @@ import tomllib
 from dataclasses import replace
 from itertools import product
 from math import prod
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ import tomli_w
 from commands import invoke
 from hypothesis import given
 from hypothesis import strategies as st
-from machine_code import build_once
 
 import tilesolve
 from tilesolve import Machine, Problem, plan
@@ -51,13 +49,6 @@ def measured(step=lambda vectors, columns: vectors * columns / 2, call=lambda v,
 
 def sides(kernel):
     return kernel.rows // FAMILY.lanes, kernel.columns
-
-
-@pytest.fixture(autouse=True, scope="module")
-def compiled_before():
-    """Kernels are measured as an earlier run compiled them."""
-    with patch("tilesolve.calibration.microkernels.build", build_once):
-        yield
 
 
 @pytest.fixture(scope="module")

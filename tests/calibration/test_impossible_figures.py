@@ -163,7 +163,7 @@ def test_what_was_refused_is_said(monkeypatch):
     )
     v, c = family.tiles[0]
     monkeypatch.setattr(calibration, "LoadedCode", lambda _code: None)
-    monkeypatch.setattr(calibration, "build", lambda _family: None)
+    monkeypatch.setattr(calibration, "build", lambda *_: None)
     for found, kept, message in (
         (None, before, "float32: all register tiles seemed faster than the arithmetic peak"),
         (some, some, rf"float32: register tiles \({v}x{c}\) seemed faster .* no plan takes them"),

@@ -1,5 +1,6 @@
 """Trees of several works: what caches take in is what simulated ones miss."""
 
+import numpy as np
 import pytest
 
 from tilesolve.model.access import Access, Axis
@@ -9,6 +10,7 @@ from tilesolve.model.traffic import count_traffic
 from tilesolve.simulation.cache_simulator import CacheShape, access, caches, lean
 
 LINE, ITEM = 64, 4
+SOURCE, MIDDLE, TARGET = np.arange(3)  # of one type: numba compiles `access` but once
 HEIGHT, WIDTH = 66, 258
 
 
@@ -23,13 +25,13 @@ def _blur(state, rows, columns, tile, ring):
                 kept, shift, pitch = (r % 3, x0, tile) if ring else (r, 0, columns)
                 for x in range(x0, x1):
                     for d in range(3):
-                        access(state, source + (r * (columns + 2) + x + d) * 4, 0)
-                    access(state, middle + (kept * pitch + x - shift) * 4, 1)
+                        access(state, source + (r * (columns + 2) + x + d) * 4, SOURCE)
+                    access(state, middle + (kept * pitch + x - shift) * 4, MIDDLE)
             for x in range(x0, x1):
                 for d in range(3):
                     kept, shift, pitch = ((y + d) % 3, x0, tile) if ring else (y + d, 0, columns)
-                    access(state, middle + (kept * pitch + x - shift) * 4, 1)
-                access(state, target + (y * columns + x) * 4, 2)
+                    access(state, middle + (kept * pitch + x - shift) * 4, MIDDLE)
+                access(state, target + (y * columns + x) * 4, TARGET)
 
 
 def simulate(capacity, tile, ring):

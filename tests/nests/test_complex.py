@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tests.support import guard_pages
@@ -76,7 +77,7 @@ def widen(array):
     return array.astype("clongdouble" if array.dtype.kind == "c" else "longdouble")
 
 
-@settings(deadline=None, max_examples=60)
+@examples(25, 60)
 @given(
     st.sampled_from(list(TERMS)),
     st.sampled_from(DTYPES),
@@ -121,7 +122,7 @@ REDUCTIONS = {
 """Statements with letters that are summed or in another order."""
 
 
-@settings(deadline=None, max_examples=40)
+@examples(20, 40)
 @given(
     st.sampled_from(list(REDUCTIONS)),
     st.sampled_from(DTYPES),
@@ -272,7 +273,7 @@ FUNCTIONS = (
 )
 
 
-@settings(deadline=None, max_examples=20)
+@examples(10, 20)
 @given(
     st.sampled_from(FUNCTIONS),
     st.sampled_from(DTYPES),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tests.support import guard_pages
@@ -57,7 +58,7 @@ def draw(text, position, value, size, extent, seed):
     return plan, {name: guard_pages.give(one, rng) for name, one in used.items()}, expected, rng
 
 
-@settings(deadline=None, max_examples=200)
+@examples(60, 200)
 @given(
     st.sampled_from(list(STATEMENTS)),
     st.sampled_from(POSITIONS),
@@ -78,7 +79,7 @@ def test_elements_at_computed_positions_are_those_of_numpy(
     np.testing.assert_array_equal(plan(**arrays, out=out), expected.astype(dtype))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(25, 60)
 @given(
     st.sampled_from([text for text in STATEMENTS if "v[i]]" in text and "v[v" not in text]),
     st.sampled_from(POSITIONS[1:]),
@@ -124,7 +125,7 @@ def test_what_a_dtype_holds_is_checked_where_the_table_is_shorter(position):
             assert (plan(T, v) == most).all()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.sampled_from(
         [
@@ -160,7 +161,7 @@ def test_no_value_lies_outside_of_its_interval(term, one, other, seed):
     assert int(found.max()) <= interval[1]
 
 
-@settings(deadline=None, max_examples=40)
+@examples(15, 40)
 @given(
     st.sampled_from(["h[A[y,x]] += 1", "h[A[y,x] >> 4] += B[y,x]", "h[A[y,x] % 7] += 2"]),
     st.sampled_from(["uint8", "bool"]),

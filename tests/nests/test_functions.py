@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tilesolve.contractions.errors import DtypeError
@@ -36,7 +37,7 @@ def halves(term, arrays):
     return {str(one.resolve_dtypes((*[kinds[0]] * one.nin, None))[0]) for one in used}
 
 
-@settings(deadline=None, max_examples=60)
+@examples(25, 60)
 @given(
     st.sampled_from(list(TERMS)),
     st.sampled_from(["float32", "float64", *INTEGERS]),
@@ -123,7 +124,7 @@ STEPS = {
 EPS = {one: float(np.finfo(one).eps) for one in ("float32", "float64")}
 
 
-@settings(deadline=None, max_examples=40)
+@examples(15, 40)
 @given(
     st.lists(st.sampled_from(list(STEPS)), min_size=2, max_size=4),
     st.sampled_from(["float32", "float64"]),

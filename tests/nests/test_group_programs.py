@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from turns import examples
 
 from tests.support.drawn_stages import draw_group, draw_stages, fill
 from tilesolve.contractions.errors import PlanError, SpecError
@@ -47,7 +48,7 @@ def drawn(data, threads=1, **kinds):
     return computation, tree, write_program(computation, tree)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(80, 300)
 @given(st.data())
 def test_groups_compute_what_stages_do_and_as_often_as_regions_say(data):
     """Interpreted: no element is read before it is there, and none is computed needlessly."""
@@ -61,7 +62,7 @@ def test_groups_compute_what_stages_do_and_as_often_as_regions_say(data):
         assert found.computes[at] == one.points() * int(np.prod(sums, dtype=int))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25, 60)
 @given(st.data())
 def test_within_a_strip_nothing_is_computed_twice(data):
     """Stencils and grids of half and twice as many rows: each element that is needed, once."""
@@ -107,7 +108,7 @@ def guarded(monkeypatch):
 GUARD = 1024
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(10, 25, settings(suppress_health_check=list(HealthCheck)))
 @given(st.data())
 def test_groups_give_the_bits_of_stages_one_by_one(guarded, data):
     """Compiled, by any vectors and threads: what is kept where changes no bit."""

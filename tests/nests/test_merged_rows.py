@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tests.support import guard_pages
@@ -32,7 +33,7 @@ def count(A, B):
     return found
 
 
-@settings(deadline=None, max_examples=120)
+@examples(40, 120)
 @given(
     st.sampled_from(list(STATEMENTS)),
     st.sampled_from(["int32", "int64"]),

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tests.support import guard_pages
@@ -31,7 +32,7 @@ TERMS = {
 }
 
 
-@settings(deadline=None, max_examples=40)
+@examples(15, 40)
 @given(
     st.sampled_from(list(TERMS)),
     st.sampled_from(DTYPES),

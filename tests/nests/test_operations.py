@@ -1,7 +1,8 @@
 """Operations of a point, and what rows have in common that are written out together."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tilesolve.constants.nests import NEST_OPERATIONS
 from tilesolve.contractions.statements.affine import Affine
@@ -34,7 +35,7 @@ def move(term, rows):
     return replace_terms(term, moved)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(30, 80)
 @given(TERMS, st.integers(1, 5))
 def test_rows_share_what_is_the_same(term, count):
     """Of all rows together, each different operation is counted once."""

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tests.support import guard_pages
@@ -29,7 +30,7 @@ STATEMENTS = {
 """What NumPy makes of pixels, of planes, and of a number for each channel."""
 
 
-@settings(deadline=None, max_examples=80)
+@examples(30, 80)
 @given(
     st.sampled_from(list(STATEMENTS)),
     st.sampled_from(DTYPES),

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tests.support.points import Points
@@ -28,7 +29,7 @@ SCANS = {
 }
 
 
-@settings(deadline=None, max_examples=40)
+@examples(15, 40)
 @given(
     st.sampled_from(list(SCANS)),
     st.sampled_from(["int8", "uint16", "int64", "float32", "float64"]),
@@ -51,7 +52,7 @@ def test_scans_are_numpys(text, dtype, mode, bits, rows, columns):
     np.testing.assert_array_equal(type(plan).from_json(plan.to_json())(A), found)
 
 
-@settings(deadline=None, max_examples=15)
+@examples(8, 15)
 @given(st.integers(1, 20), st.integers(1, 40), st.sampled_from(["k", "i"]))
 def test_elements_follow_from_those_before(rows, columns, along):
     """Filters whose results feed back; what lies before the region is given."""

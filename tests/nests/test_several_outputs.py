@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tests.support.points import Points
@@ -47,7 +48,7 @@ def as_tuple(found):
     return found if isinstance(found, tuple) else (found,)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(15, 40)
 @given(
     st.sampled_from(TEXTS),
     st.integers(1, 20),
@@ -83,7 +84,7 @@ def test_all_that_is_not_read_later_is_returned(text, rows, columns, dtype, thre
 PLACES = st.one_of(st.integers(0, 60), st.sampled_from((0, 20, 40, 48, 54)))
 
 
-@settings(deadline=None, max_examples=40)
+@examples(15, 40)
 @given(st.lists(st.tuples(PLACES, PLACES, PLACES, st.integers(0, 5)), min_size=1, max_size=5))
 def test_calls_with_several_results_are_what_the_first_one_is(calls):
     """Whether results overlap, cannot be written, or are no tuple: as a runner says that is new."""

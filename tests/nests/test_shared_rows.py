@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tests.support.points import Points
 from tilesolve.contractions.statements.computation import bind_stages
@@ -42,7 +43,7 @@ def walks_rows(plan):
     return any(isinstance(one, Loop) and one.kind == "unrolled" for one in nodes)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(25, 60)
 @given(
     stencils(),
     st.sampled_from(["float32", "float64", "int16", "uint8"]),
@@ -82,7 +83,7 @@ def test_rows_are_together_where_they_read_the_same():
     assert not walks_rows(nest("o[y,x] = A[y,x] + A[y+1,x]", {"y": 2, "x": 100}))
 
 
-@settings(deadline=None, max_examples=40)
+@examples(15, 40)
 @given(
     st.sampled_from(
         ["sum(X[i,k] == Y[j,k], k)", "max(X[i,k] - Y[j,k], k)", "sum(X[i,k] * Y[j,k] * z[k], k)"]

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tilesolve.contractions.statements.parse import parse_stages
@@ -27,7 +28,7 @@ TEXTS = {
 }
 
 
-@settings(deadline=None, max_examples=60)
+@examples(25, 60)
 @given(
     st.sampled_from(list(TEXTS)),
     st.sampled_from(["int8", "uint16", "int64", "float32", "float64"]),

@@ -3,8 +3,9 @@
 from math import prod
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tests.support.drawn_stages import draw_stages
 from tilesolve.contractions.statements.affine import Affine
@@ -43,7 +44,7 @@ def grid(ranges):
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@examples(60, 150)
 @given(st.data())
 def test_regions_hold_all_points_that_are_read(data):
     """The box of each stage is the hull of its points; wider by what quotients round at most."""
@@ -73,7 +74,7 @@ def test_regions_hold_all_points_that_are_read(data):
                 assert (low, high) == (min(reached), max(reached))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25, 60)
 @given(st.data())
 def test_points_of_tilings_are_those_of_all_their_boxes(data):
     """Counted at once as tile by tile, with ragged ends; in symbols no fewer for whole tiles."""

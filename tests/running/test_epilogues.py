@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running_cases import make_shallow_machine, varied
+from turns import examples
 
 from tilesolve.contractions.epilogue import FUNCTIONS, Epilogue, elementwise
 from tilesolve.contractions.epilogue_terms import apply_epilogue
@@ -26,7 +27,7 @@ from tilesolve.plans.plan import Plan, plan
 pytestmark = pytest.mark.usefixtures("any_tiles")
 
 MACHINE = make_shallow_machine(256, 16)
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = examples(12, 25, settings(suppress_health_check=list(HealthCheck)))
 TOKENS = {"clip": "clip(-0.5,0.75)", "leaky": "leaky(0.25)"}
 REAL = [TOKENS.get(name, name) for name in FUNCTIONS]
 SPECS = ("mn-mk-kn", "mn-mk-kn-", "abcd-aebf-dfce", "bmn-bmk-kbn", "khw-c[h+r][w+s]-kcrs")

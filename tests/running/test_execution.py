@@ -31,7 +31,7 @@ from running_cases import (
     varied,
 )
 from strategies import problems, specs, unshrunk
-from turns import WHOLE, in_turn, quick_each
+from turns import WHOLE, examples, in_turn, quick_each
 
 from tilesolve import Machine, Plan, Problem, plan, reference
 from tilesolve.constants import tuning
@@ -71,7 +71,7 @@ def test_few_registers_have_small_tiles_or_none(dtype, least):
         check_run(plan(problem, machine=make_shallow_machine(128, least - 1), cache=False))
 
 
-@settings(unshrunk, max_examples=25)
+@examples(15, 25, unshrunk)
 @given(
     problems(specs(operands=2, diagonal=False), least=0, most=9),
     st.sampled_from(WIDTHS),
@@ -94,7 +94,7 @@ def test_any_problem_in_any_layout(problem, width, layouts, factors):
     assert all(np.array_equal(a, b) for a, b in zip(operands, before, strict=True))
 
 
-@settings(unshrunk, max_examples=20)
+@examples(12, 20, unshrunk)
 @given(
     problems(specs(operands=2, diagonal=False), most=40),
     st.sampled_from(WIDTHS),
@@ -115,7 +115,7 @@ def test_copies_take_no_more_than_said(problem, width, depth, tiles):
     assert task.workspace_bytes <= sum(copy_bytes(found.solution)) + nothing
 
 
-@settings(unshrunk, max_examples=40)
+@examples(20, 40, unshrunk)
 @given(
     problems(specs(operands=2, diagonal=False), least=1, most=4),
     st.sampled_from(WIDTHS),
@@ -341,7 +341,7 @@ def lyings(steps):
     )
 
 
-@settings(unshrunk, max_examples=40)
+@examples(20, 40, unshrunk)
 @given(
     problems(specs(operands=2, diagonal=False), least=0, most=9),
     st.sampled_from(WIDTHS),

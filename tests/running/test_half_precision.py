@@ -16,6 +16,7 @@ from running_cases import (
     relaid,
 )
 from strategies import draw_whole_numbers, problems, specs, unshrunk
+from turns import examples
 
 from tilesolve import Problem, conv, conv_layer, plan
 from tilesolve.contractions.epilogue import Epilogue
@@ -32,7 +33,7 @@ from tilesolve.plans.plan import Plan
 pytestmark = pytest.mark.usefixtures("any_tiles")
 
 MACHINE = make_shallow_machine(256, 16)
-SLOW = settings(unshrunk, max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = examples(12, 30, settings(unshrunk, suppress_health_check=list(HealthCheck)))
 halves = pytest.mark.parametrize("dtype", HALF_DTYPES)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running_cases import make_shallow_machine, varied
+from turns import examples
 
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.epilogue_terms import apply_epilogue
@@ -33,7 +34,7 @@ CHAINS = {
 }
 """Chains, and how many steps of them are left for a pass where rows of tiles run along n."""
 
-SLOW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = examples(15, 40, settings(suppress_health_check=list(HealthCheck)))
 
 
 def draw_arrays(problem, epilogue, seed):

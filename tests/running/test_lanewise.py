@@ -8,6 +8,7 @@ from guessed_tiles import guess_plan
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running_cases import check_result, draw_operands, make_shallow_machine
+from turns import examples
 
 from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import DTYPES, Problem
@@ -32,7 +33,7 @@ def draw_layout(data, array):
     return view if data.draw(st.booleans()) else found
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(25, 60, settings(suppress_health_check=list(HealthCheck)))
 @given(data=st.data())
 def test_products_of_batches_in_any_layout(data):
     spec = data.draw(st.sampled_from(SPECS))
@@ -54,7 +55,7 @@ def test_products_of_batches_in_any_layout(data):
     check_result(problem, out, expected, operands)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(12, 25, settings(suppress_health_check=list(HealthCheck)))
 @given(data=st.data())
 def test_depthwise_layers(data):
     """Any window, step, dilation and zeros; weights prepared or not."""

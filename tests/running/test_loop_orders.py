@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from running_cases import (
     check_result,
@@ -18,6 +18,7 @@ from running_cases import (
     varied,
 )
 from strategies import unshrunk
+from turns import examples
 
 from tilesolve import Machine, Problem, plan, reference
 from tilesolve.constants import tuning
@@ -92,7 +93,7 @@ def moment(nest, begin):
     return tuple(found)
 
 
-@settings(unshrunk, max_examples=20)
+@examples(10, 20, unshrunk)
 @given(interleaved())
 def test_calls_are_made_in_the_order_of_the_plan_s_loops(found):
     """Each iteration is in one call, and the result is right, whatever order letters have."""
@@ -109,7 +110,7 @@ def test_calls_are_made_in_the_order_of_the_plan_s_loops(found):
     assert moments == sorted(moments)
 
 
-@settings(unshrunk, max_examples=60)
+@examples(25, 60, unshrunk)
 @given(interleaved(), st.sampled_from([8, tuning.MAX_TABLE_INDICES]))
 def test_a_nest_has_one_form_and_costs_the_same_in_it(found, most):
     """No role comes back in a band; all loops stay, unless a tile is too large for tables."""

@@ -9,6 +9,7 @@ from convolution_cases import from_layout, slow_convolution, to_layout
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running_cases import check_result, draw_operands, make_machine, varied
+from turns import examples
 
 import tilesolve
 from tilesolve import Plan
@@ -20,7 +21,7 @@ from tilesolve.planning.slicing.csa import Slices
 from tilesolve.planning.slicing.nest import SlicedLayer
 from tilesolve.planning.slicing.strategy import Slicing
 
-QUICK = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = examples(12, 25, settings(suppress_health_check=list(HealthCheck)))
 MACHINE = make_machine(256, 16)
 
 

@@ -10,6 +10,7 @@ from guessed_tiles import guess_plan
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running_cases import check_result, draw_operands, lay_out, make_shallow_machine
+from turns import examples
 
 from tilesolve.constants.tuning import MIN_TRANSPOSED_COLUMNS
 from tilesolve.contractions.problem import DTYPES, Problem
@@ -22,7 +23,7 @@ MACHINES = {bits: make_shallow_machine(bits, 32 if bits == 512 else 16) for bits
 SPECS = ("ij-ik-kj", "hij-hik-kj", "ihj-ihk-kj", "ibj-bik-bkj", "ijl-ik-kjl")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(25, 60, settings(suppress_health_check=list(HealthCheck)))
 @given(data=st.data())
 def test_any_order_of_c(data):
     """Sums may be cut, so that tiles are added to; around the sides of blocks and of any tiles."""

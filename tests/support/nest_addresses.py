@@ -7,25 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from simulation_cases import access_all
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.model.loop_tree import Loop, LoopTree
 from tilesolve.packing.sizes import PAGE_BYTES
-from tilesolve.simulation.cache_simulator import Caches, CacheShape, access, caches, lean
+from tilesolve.simulation.cache_simulator import CacheShape, caches
 
 Ints = NDArray[np.int64]
-
-
-@lean
-def _run(state: Caches, addresses: Ints) -> None:
-    for address in addresses:
-        access(state, address, 0)
 
 
 def count_misses(addresses: Ints, shapes: Sequence[CacheShape]) -> list[int]:
     """Return the lines that caches miss."""
     state = caches(shapes, int(addresses.max(initial=0)) + 1)
-    _run(state, addresses)
+    access_all(state, addresses, np.zeros_like(addresses))
     return [int(misses) for misses in state.misses[:, 0]]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import DTYPES, Problem
 from tilesolve.contractions.spec import Spec, Subscript, Tensor
 
@@ -67,10 +68,10 @@ def draw_whole_numbers(problem: Problem, seed: int = 0) -> list[np.ndarray]:
     generator = np.random.default_rng(seed)
     arrays = []
     for shape in problem.shapes[1:]:
-        values = generator.integers(-3, 4, shape).astype(problem.dtype)
+        values = generator.integers(-3, 4, shape).astype(array_dtype(problem.dtype))
         if problem.dtype.startswith("complex"):
             values = values + 1j * generator.integers(-3, 4, shape)
-        arrays.append(np.asarray(values, problem.dtype))
+        arrays.append(np.asarray(values, array_dtype(problem.dtype)))
     return arrays
 
 

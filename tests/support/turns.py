@@ -1,6 +1,21 @@
 """Long lists of cases: a quick run takes them in turn, a slow one takes all."""
 
 import pytest
+from hypothesis import settings
+
+slow_runs = False
+"""Whether slow tests run alone, as `make test-slow` has them; set before tests are collected."""
+
+
+def examples(quick, whole, like=None):
+    """Draw so many examples in a quick run, and more in a slow one, which has the test as well."""
+
+    def decorate(test):
+        test = settings(like, max_examples=whole if slow_runs else quick)(test)
+        return pytest.mark.slow(test) if slow_runs else test
+
+    return decorate
+
 
 WHOLE = pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
 """For tests of long lists: whether all of each counts."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from tilesolve.calibration.peak_rate import peak_meter
 from tilesolve.contractions.errors import DtypeError, MachineError
 from tilesolve.contractions.problem import DTYPES
-from tilesolve.kernels.codegen.loaded_code import LoadedCode
+from tilesolve.kernels.codegen.loaded_code import LoadedCode, LoadedParts
 from tilesolve.kernels.codegen.object_code import build
 from tilesolve.kernels.microkernel_costs import product_cycles
-from tilesolve.kernels.probes.microkernels import measure
+from tilesolve.kernels.probes.microkernels import measure, usual_shapes
 from tilesolve.kernels.progress import Progress, silent
 from tilesolve.machine.impossible import peak_of
-from tilesolve.machine.kernel_cache import family_of
+from tilesolve.machine.kernel_cache import family_of, load_kernels
 from tilesolve.machine.model import Machine
 from tilesolve.system.files import warn_once
 
@@ -64,7 +64,9 @@ def measure_catalogues(
         family = family_of(dtype, machine)
         peak = _measured_peak(machine, dtype)
         cycles = product_cycles(dtype, family.bits, machine.frequency, peak) if peak else 0.0
-        code, speed = LoadedCode(build(family)), _speed(machine, dtype)
+        in_place = LoadedCode(build(family, usual_shapes(family)[1:]))
+        code = LoadedParts((*load_kernels(family, packed=True).parts, in_place))
+        speed = _speed(machine, dtype)
         measured = measure(family, code, machine.frequency, tell, speed, cycles)
         if measured is None:
             _warn(dtype, "all register tiles", "what plans counted with before stays")

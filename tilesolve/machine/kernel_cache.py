@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from tilesolve.kernels.codegen.loaded_code import LoadedCode
+from tilesolve.kernels.codegen.loaded_code import LoadedParts
 from tilesolve.kernels.codegen.object_code import Family, build
+from tilesolve.kernels.codegen.shape import Shape
 from tilesolve.kernels.objects import load_object, object_path
 from tilesolve.machine.microkernel import uses_half_vectors
 from tilesolve.machine.model import Machine
@@ -23,7 +26,7 @@ WAIT_SECONDS = 120.0
 """Seconds to wait for another process that compiles the same kernels."""
 
 _lock = make_lock()
-_loaded: dict[tuple[Family, bool], LoadedCode] = {}
+_loaded: dict[tuple[Family, bool], LoadedParts] = {}
 _makers: dict[tuple[Family, bool], subprocess.Popen[bytes]] = {}
 
 
@@ -74,7 +77,7 @@ def start_compiling(family: Family, *, packed: bool) -> None:
     """
     part = family, packed
     with _lock:
-        known = part in _loaded or part in _makers or _path(*part).exists()
+        known = part in _loaded or part in _makers or all(path.exists() for path in _objects(*part))
         if known or not sys.executable or len(os.sched_getaffinity(0)) < 2:
             return
         order = (
@@ -91,7 +94,7 @@ def start_compiling(family: Family, *, packed: bool) -> None:
             return  # no process can be had
 
 
-def load_kernels(family: Family, *, packed: bool) -> LoadedCode:
+def load_kernels(family: Family, *, packed: bool) -> LoadedParts:
     """Return kernels of a family: from memory, from disk, or compiled now and kept in both.
 
     A file on disk is used as `make_object` says.
@@ -107,19 +110,36 @@ def load_kernels(family: Family, *, packed: bool) -> LoadedCode:
     part = family, packed
     with _lock:
         if part not in _loaded:
-            path, maker = _path(*part), _makers.get(part)
+            maker, found = _makers.get(part), []
             with tell_of_compiling():
-                if maker is not None:
-                    _wait_for(path, maker)
-                _loaded[part] = load_object(path, lambda: build(family, family.part(packed=packed)))
+                for path, what in _objects(*part).items():
+                    if maker is not None:
+                        _wait_for(path, maker)
+                    found.append(load_object(path, partial(build, *what)))
+            _loaded[part] = LoadedParts(tuple(found))
         return _loaded[part]
 
 
-def _path(family: Family, packed: bool) -> Path:
+def _objects(family: Family, packed: bool) -> dict[Path, tuple[Family, tuple[Shape, ...]]]:
+    """Return the files of a part, and what is compiled for each.
+
+    Kernels with halved vectors have a file of their own, and so has what packs halves: all others
+    are those of other families, too.
+    """
+    shapes = family.part(packed=packed)
+    shared = family if family.lanewise else replace(family, source="")
     kind = "mixed" if family.mixed else "lanewise" if family.lanewise else ""
     kind = kind or ("packed" if packed else "in_place")
-    dtype = family.source or family.dtype
-    return object_path("code", f"{dtype}-{family.bits}-{kind}", family)
+    found = {}
+    for name, one, wanted in (
+        (kind, replace(shared, halved=False), [shape for shape in shapes if not shape.halved]),
+        ("halved", shared, [shape for shape in shapes if shape.halved]),
+        ("packers", replace(family, halved=False), []),
+    ):
+        if wanted or (name == "packers" and shared != family):
+            path = object_path("code", f"{one.source or one.dtype}-{one.bits}-{name}", one)
+            found[path] = one, tuple(wanted)
+    return found
 
 
 def _wait_for(path: Path, maker: subprocess.Popen[bytes]) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-EMPTY = -1
+EMPTY = cast(int, np.int64(-1))
+"""A plain -1 would be a type of its own: numba compiles each function anew for it."""
 
 TAG, NEWER, OLDER = range(3)
 """What is known of a way: side by side, as looking it up waits for memory when caches are large."""
@@ -34,6 +35,19 @@ def lean(function: Function) -> Function:
     6
     """
     compiled: Function = _njit(_nrt=False)(function)
+    return compiled
+
+
+def lean_part(function: Function) -> Function:
+    """Compile a lean function that only compiled ones call: what Python calls takes a third more.
+
+    Examples
+    --------
+    >>> lean_part(lambda number: 2 * number).__name__
+    '<lambda>'
+    """
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    compiled: Function = _njit(_nrt=False, **options)(function)
     return compiled
 
 
@@ -113,7 +127,7 @@ def caches(shapes: Sequence[CacheShape], span: int, owners: int = 1) -> Caches:
     )
 
 
-@lean
+@lean_part
 def _unlink(state: Caches, level: int, group: int, way: int) -> None:
     """Take a way out of its set's list."""
     before, after = state.ways[level, way, NEWER], state.ways[level, way, OLDER]
@@ -127,7 +141,7 @@ def _unlink(state: Caches, level: int, group: int, way: int) -> None:
         state.ways[level, after, NEWER] = before
 
 
-@lean
+@lean_part
 def _make_newest(state: Caches, level: int, group: int, way: int) -> None:
     """Move a way to the new end of its set's list."""
     if state.newest[level, group] != way:
@@ -138,7 +152,7 @@ def _make_newest(state: Caches, level: int, group: int, way: int) -> None:
         state.newest[level, group] = way
 
 
-@lean
+@lean_part
 def _make_oldest(state: Caches, level: int, group: int, way: int) -> None:
     """Move a way to the old end of its set's list."""
     if state.oldest[level, group] != way:
@@ -149,7 +163,7 @@ def _make_oldest(state: Caches, level: int, group: int, way: int) -> None:
         state.oldest[level, group] = way
 
 
-@lean
+@lean_part
 def _insert(state: Caches, level: int, line: int) -> int:
     """Put a line that is not there into a level; return the line that had to go, or EMPTY."""
     group = line & state.mask[level]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,15 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.model.nest import Nest
 from tilesolve.packing.sizes import PAGE_BYTES
-from tilesolve.simulation.cache_simulator import EMPTY, Caches, CacheShape, access, caches, lean
+from tilesolve.simulation.cache_simulator import (
+    EMPTY,
+    Caches,
+    CacheShape,
+    access,
+    caches,
+    lean,
+    lean_part,
+)
 
 Now = NDArray[np.int64]
 LEAST_STEPS = 3
@@ -30,6 +38,9 @@ LEAST_STEPS = 3
 
 COMPUTE, SOURCE, BUFFER = range(3)
 """What an access is part of: a call, or the reading or the writing of packing."""
+
+OUTPUT = INNERMOST = cast(int, np.int64(0))
+"""The tensor that is written, and the nearest loop: in the type of all tensors and loops."""
 
 
 class _Program(NamedTuple):
@@ -251,7 +262,7 @@ def _program(problem: Problem, nest: Nest, shapes: Sequence[CacheShape]) -> tupl
     return program, int(start[-1])
 
 
-@lean
+@lean_part
 def _enter(program: _Program, now: Now, end: Now, loop: int) -> None:
     """Start a loop at the beginning of its range in the surrounding loops."""
     outer = program.parent[loop]
@@ -262,7 +273,7 @@ def _enter(program: _Program, now: Now, end: Now, loop: int) -> None:
         end[loop] = min(now[outer] + program.step[outer], end[outer])
 
 
-@lean
+@lean_part
 def _offset(program: _Program, now: Now, tensor: int) -> int:
     """Return where in a tensor the loops stand, in bytes."""
     offset = 0
@@ -272,7 +283,7 @@ def _offset(program: _Program, now: Now, tensor: int) -> int:
     return offset
 
 
-@lean
+@lean_part
 def _advance(program: _Program, now: Now, end: Now, tensor: int, first: int, last: int) -> int:
     """Go to the next point of the loops that index a tensor (or all, if EMPTY).
 
@@ -289,14 +300,14 @@ def _advance(program: _Program, now: Now, end: Now, tensor: int, first: int, las
     return EMPTY
 
 
-@lean
+@lean_part
 def _begin(program: _Program, now: Now, end: Now, tensor: int, first: int, last: int) -> None:
     for loop in range(last - 1, first - 1, -1):
         if tensor == EMPTY or program.indexes[tensor, program.letter[loop]]:
             _enter(program, now, end, loop)
 
 
-@lean
+@lean_part
 def _touch(
     program: _Program,
     copies: _Copies,
@@ -310,7 +321,7 @@ def _touch(
     lane, pitch, length = 0, 0, 1
     while lane < program.plane and not program.indexes[tensor, program.letter[lane]]:
         lane += 1
-    _begin(program, now, end, tensor, 0, program.plane)
+    _begin(program, now, end, tensor, INNERMOST, program.plane)
     if lane < program.plane:
         pitch = program.stride[tensor, program.letter[lane]]
         length = end[lane] - now[lane]
@@ -332,7 +343,7 @@ def _touch(
         moving = _advance(program, now, end, tensor, lane + 1, program.plane) != EMPTY
 
 
-@lean
+@lean_part
 def _pack(
     program: _Program, copies: _Copies, state: Caches, now: Now, end: Now, tensor: int
 ) -> None:
@@ -352,7 +363,7 @@ def _pack(
         return
     copies.fillings[tensor] += 1
     slot = 0
-    _begin(program, now, end, tensor, 0, inside)
+    _begin(program, now, end, tensor, INNERMOST, inside)
     moving = True
     while moving:
         offset = _offset(program, now, tensor)
@@ -364,7 +375,7 @@ def _pack(
             address = program.buffer[tensor] + slot * program.itemsize
             access(state, address, BUFFER * tensors + tensor)
             slot += 1
-        moving = _advance(program, now, end, tensor, 0, inside) != EMPTY
+        moving = _advance(program, now, end, tensor, INNERMOST, inside) != EMPTY
     copies.elements[tensor] += slot
 
 
@@ -400,7 +411,7 @@ def _run(
             for tensor in range(1, tensors):
                 _touch(program, copies, state, touches, now, end, tensor)
             stepped = _advance(program, now, end, EMPTY, program.plane, program.call)
-        _touch(program, copies, state, touches, now, end, 0)
+        _touch(program, copies, state, touches, now, end, OUTPUT)
         moved = _advance(program, now, end, EMPTY, program.call, depth)
         if moved == EMPTY or moved >= sampled:
             levels, owners = state.misses.shape

@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 from machine_code import keep_once
+from turns import quick_each
 
 from tilesolve.constants.tuning import (
     INDEPENDENT_FMAS,
@@ -57,7 +58,8 @@ def has_x86():
 pytestmark = pytest.mark.skipif(not has_x86(), reason="this LLVM makes no code for x86")
 
 kernels = pytest.mark.parametrize(
-    ("cpu", "bits", "registers", "dtype"), [(*made, dtype) for made in MADE_FOR for dtype in DTYPES]
+    ("cpu", "bits", "registers", "dtype"),
+    quick_each((*made, dtype) for made in MADE_FOR for dtype in DTYPES),
 )
 
 

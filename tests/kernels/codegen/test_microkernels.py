@@ -1,6 +1,7 @@
 """Microkernels called one by one: what they compute, and that they touch nothing else."""
 
 import ctypes
+import itertools
 from dataclasses import replace
 
 import llvmlite.binding as llvm
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 from machine_code import NOWHERE, WIDTHS, GuardedMemory, call, list_plain, load_kernels
-from turns import WHOLE, in_turn
+from turns import WHOLE, in_turn, quick_each
 
 from tilesolve.constants.tuning import INTERLEAVED_STEPS_OF_3_VECTORS, MIN_STEPS_TO_PREFETCH_C
 from tilesolve.contractions.pairing import FIRST, SECOND, Pairing
@@ -422,13 +423,18 @@ PAIRINGS = (
 )
 
 
-@pytest.mark.parametrize("pairing", PAIRINGS)
 @pytest.mark.parametrize(
-    ("dtype", "bits", "plain"),
-    [("float32", 512, False), ("float64", 256, False), ("float32", 128, True)],
+    ("pairing", "made"),
+    quick_each(
+        itertools.product(
+            PAIRINGS, (("float32", 512, False), ("float64", 256, False), ("float32", 128, True))
+        ),
+        of=2,
+    ),
 )
-def test_other_pairs(dtype, bits, plain, pairing):
+def test_other_pairs(made, pairing):
     """All kinds and modes; only sums are scaled, and extremes keep NaN as numpy's do."""
+    dtype, bits, plain = made
     pairing = pairing.format(dtype)
     _, shapes, kernels = load_kernels(dtype, bits, plain, pairing)
     generator = np.random.default_rng(bits)

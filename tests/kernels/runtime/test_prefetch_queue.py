@@ -7,9 +7,10 @@ from math import prod
 import numpy as np
 import pytest
 from guessed_tiles import guessed_tiles
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import problems, specs, unshrunk
+from turns import examples
 
 import tilesolve
 from tilesolve import Level, Machine, Problem
@@ -380,7 +381,7 @@ def test_groups_that_are_not_full_are_packed_in_vectors(spec, sides, columns):
     assert all(wanted for _, wanted, *_ in packs)
 
 
-@settings(unshrunk, max_examples=15)
+@examples(8, 15, unshrunk)
 @given(problems(specs(operands=2, affine=False, diagonal=False), 1, 24, ("float64",)))
 @guessed_tiles(0)
 def test_nothing_but_operands_is_asked_for(problem):

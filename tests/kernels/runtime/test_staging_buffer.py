@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from guessed_tiles import guess_plan
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from running_cases import (
     WIDTHS,
@@ -17,6 +17,7 @@ from running_cases import (
     varied,
 )
 from strategies import problems, specs, unshrunk
+from turns import examples
 
 from tilesolve import Problem, plan, reference
 from tilesolve.constants import tuning
@@ -68,7 +69,7 @@ def modes_at(found, offset):
     return {int(row[7]) for task in tasks for _, row in task.trace(arrays)}
 
 
-@settings(unshrunk, max_examples=25)
+@examples(12, 25, unshrunk)
 @given(
     problems(specs(operands=2, diagonal=False), most=9),
     st.sampled_from(WIDTHS),
@@ -151,7 +152,7 @@ def test_long_runs_go_past_the_caches(width, offset, monkeypatch):
     assert through == ({Mode.STREAM} if whole else {Mode.STORE})
 
 
-@settings(unshrunk, max_examples=40)
+@examples(15, 40, unshrunk)
 @given(
     st.sampled_from(WIDTHS),
     st.sampled_from(["float32", "float64", "complex64", "complex128", "float16"]),
