@@ -90,7 +90,8 @@ class _Joiner:
                 self._sum_up(self.stages[name])
         for name, stage in self.stages.items():
             if name not in self.places:
-                term = self._bare(stage.term, found := [])
+                found = list[Offset]()
+                term = self._bare(stage.term, found)
                 filled = self._fill(term, (Affine.number(one) for one, _ in found))
                 self.stages[name] = replace(stage, term=filled, augmented=False)
         return replace(
@@ -173,7 +174,8 @@ class _Joiner:
         added, gone = self._list_added(stage, kind)
         if not added or not any(read.array in self.places for read in added[0].reads):
             return
-        forms = [(self._bare(one, found := []), tuple(found)) for one in added]
+        found: list[list[Offset]] = [[] for _ in added]
+        forms = [(self._bare(*pair), tuple(pair[1])) for pair in zip(added, found, strict=True)]
         grid = _grid([offsets for _, offsets in forms])
         if grid is None or len({form for form, _ in forms}) > 1:
             return
