@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -274,25 +274,12 @@ def _emit_summed(emitter: Emitter, loop: Loop, scope: Scope, emit: Emit) -> None
         found = vectors.emit_loop(builder, count, sums, trip)
         emitter.held = dict(zip(keys, _join_sums(emitter, found, len(keys)), strict=True))
 
-    most, row = (
-        count_trips(loop, scope.ranges).most,
-        find_row(emitter.targets, emitter.stage(emitter.held_stage or 0).reads, loop.name),
-    )
-    least = lanes * tuning.ALIGNED_SUM_VECTORS
+    most, reads = count_trips(loop, scope.ranges).most, emitter.stage(emitter.held_stage or 0).reads
+    row, least = find_row(emitter.targets, reads, loop.name), lanes * tuning.ALIGNED_SUM_VECTORS
     if len(keys) == 1 and row is not None and most >= least:
-
-        def begin_row(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            """Emit what lies before the first line, and return where that begins."""
-            emitter.held = dict(zip(keys, carried[1:], strict=True))
-            here = scope.at(loop.name, Place(low), values)
-            line = builder.add(low, count_to_line(builder, row, here, lanes))
-            emit_vector(Place(low), line)
-            return [line, *emitter.held.values()]
-
-        long = builder.icmp_signed(">=", builder.sub(high, low), INT64(least))
-        begun = [low, *emitter.held.values()]
-        low, *sums = vectors.emit_loop(builder, builder.zext(long, INT64), begun, begin_row)
-        emitter.held = dict(zip(keys, sums, strict=True))
+        here = scope.at(loop.name, Place(low), values)
+        to_line = partial(count_to_line, builder, row, here, lanes)
+        low = _reach_line(emitter, (low, high), least, to_line, emit_vector)
     length = vectors.extreme(builder, ">", builder.sub(high, low), INT64(0))
     count = builder.sdiv(length, INT64(lanes))
     several, done = tuning.INDEPENDENT_SUMS // len(keys), INT64(0)
@@ -304,6 +291,28 @@ def _emit_summed(emitter: Emitter, loop: Loop, scope: Scope, emit: Emit) -> None
     done = builder.mul(count, INT64(lanes))
     left = builder.zext(builder.icmp_signed("<", done, length), INT64)
     run(left, builder.add(low, done), high, 1)
+
+
+def _reach_line(
+    emitter: Emitter,
+    ends: tuple[ir.Value, ir.Value],
+    least: int,
+    to_line: Callable[[], ir.Value],
+    emit_vector: Callable[[Place, ir.Value | None], None],
+) -> ir.Value:
+    """Emit what lies before the first line of a long row; return where what is left begins."""
+    builder, keys, (low, high) = emitter.builder, list(emitter.held), ends
+
+    def begin(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        emitter.held = dict(zip(keys, carried[1:], strict=True))
+        line = builder.add(low, to_line())
+        emit_vector(Place(low), line)
+        return [line, *emitter.held.values()]
+
+    long = builder.zext(builder.icmp_signed(">=", builder.sub(high, low), INT64(least)), INT64)
+    line, *sums = vectors.emit_loop(builder, long, [low, *emitter.held.values()], begin)
+    emitter.held = dict(zip(keys, sums, strict=True))
+    return line
 
 
 def _more_sums(emitter: Emitter, count: int) -> list[ir.Value]:
