@@ -86,6 +86,12 @@ class Contraction:
         pairs = ([set(one.letters) for one in x.spec.tensors[1:]] for x in self.products)
         return any(first != second for first, second in pairs)
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether both operands of a product have rows that the other one is read again for."""
+        pairs = ([set(one.letters) for one in x.spec.tensors[1:]] for x in self.products)
+        return any(first - second and second - first for first, second in pairs)
+
     def flops(self, computation: Computation) -> int:
         """Return the operations at a computation's extents, as if it had no region."""
         return sum(one.problem(computation).flops for one in self.products)

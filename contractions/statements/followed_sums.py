@@ -78,7 +78,7 @@ def _take_outermost(stage: Stage, term: Term) -> FollowedSum | None:
 
 def _take_operands(stage: Stage, term: Term) -> FollowedSum | None:
     """Return a sum of terms without the elements of other arrays; None if there are none."""
-    added = list(_addends(term))
+    added = list(list_addends(term))
     operands = tuple(x for x in added if isinstance(x, Read) and _is_operand(stage, x))
     rest = [x for x in added if x not in operands]
     if not operands or not rest:
@@ -89,10 +89,18 @@ def _take_operands(stage: Stage, term: Term) -> FollowedSum | None:
     return FollowedSum(inner, tuple(_operation("+", one) for one in operands), operands)
 
 
-def _addends(term: Term) -> Iterator[Term]:
+def list_addends(term: Term) -> Iterator[Term]:
+    """Yield what a term adds up: the term itself if it is no sum of others.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.terms import Param
+    >>> print(*list_addends(Param("x") + 1 + Param("y")))
+    x 1 y
+    """
     if isinstance(term, Apply) and term.name == "add":
         for one in term.arguments:
-            yield from _addends(one)
+            yield from list_addends(one)
     else:
         yield term
 

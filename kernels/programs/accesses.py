@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ from llvmlite import ir
 from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import is_complex
+from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.arithmetic import BIT, BYTE, memory_type
 from tilesolve.kernels.ir.complexes import vector_of
@@ -183,6 +184,31 @@ def _find_along(
         return None
     along = subscripts[target.unit]
     return along if isinstance(along, Affine) else None
+
+
+Row = tuple[Target, Sequence[Affine]]
+"""An array, and the position of an element of it."""
+
+
+def find_row(targets: Mapping[str, Target], reads: Iterable[Read], letter: str) -> Row | None:
+    """Return the array with most axes of which rows are read along a letter; None if none is."""
+    found: Row | None = None
+    for read in reads:
+        target, places = targets[read.array], read.plain or ()
+        along = _find_along(target, places, letter) if places else None
+        walks = along is not None and along.factor(letter) == along.divisor == 1
+        if walks and (found is None or len(places) > len(found[1])):
+            found = target, places
+    return found
+
+
+def count_to_line(builder: ir.IRBuilder, row: Row, scope: Scope, lanes: int) -> ir.Value:
+    """Emit how many elements of a row lie before the first vector that begins where a line does."""
+    target, places = row
+    pointer = emit_pointer(builder, target, emit_places(builder, places, scope))
+    apart = builder.neg(builder.ptrtoint(pointer, INT64))
+    size = target.itemsize
+    return builder.udiv(builder.and_(apart, INT64(lanes * size - 1)), INT64(size))
 
 
 def walks_pixels(target: Target, subscripts: Sequence[Affine | ir.Value], letter: str) -> bool:

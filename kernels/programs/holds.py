@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +16,13 @@ from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.arithmetic import BIT, EMITTERS, number_type
 from tilesolve.kernels.ir.complexes import vector_of
 from tilesolve.kernels.ir.vectors import INT64, constant
-from tilesolve.kernels.programs.accesses import emit_pointer, load_affine, store_affine
+from tilesolve.kernels.programs.accesses import (
+    count_to_line,
+    emit_pointer,
+    find_row,
+    load_affine,
+    store_affine,
+)
 from tilesolve.kernels.programs.bounds import (
     check_written_out,
     count_trips,
@@ -241,19 +247,26 @@ def _emit_summed(emitter: Emitter, loop: Loop, scope: Scope, emit: Emit) -> None
     high = emit_extreme(builder, loop.high, scope, "<").value(builder)
     values, keys = range_of(loop, scope.ranges), list(emitter.held)
 
-    def run(count: ir.Value, begin: ir.Value, high: Sequence[Affine], vectors_of_trip: int) -> None:
-        """Emit trips of some vectors, with bounds of their lanes."""
+    def emit_vector(place: Place, end: ir.Value | None) -> None:
+        """Emit one vector, without lanes from an end on."""
+        inner = replace(scope.at(loop.name, place, values), lanes=Lanes(loop.name, lanes))
+        inner = _all_lanes(builder, inner).enter_element(scope)
+        if end is not None:
+            left = builder.sub(end, place.value(builder))
+            mask = masking.mask_first_lanes(builder, lanes, left)
+            inner = activate_some(builder, mask_lanes(builder, inner, mask))
+        with emitter.inside():
+            emit(loop.body, _all_lanes(builder, inner))
+
+    def run(count: ir.Value, begin: ir.Value, end: ir.Value | None, vectors_of_trip: int) -> None:
+        """Emit trips of some vectors."""
 
         def trip(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             found: list[ir.Value] = []
             moved = builder.mul(index, INT64(lanes * vectors_of_trip))
             for number in range(vectors_of_trip):
                 emitter.held = dict(zip(keys, carried[len(found) :], strict=False))
-                place = Place(builder.add(begin, moved), number * lanes)
-                inner = replace(scope.at(loop.name, place, values), lanes=Lanes(loop.name, lanes))
-                inner = _all_lanes(builder, inner).enter_element(scope)
-                with emitter.inside():
-                    emit(loop.body, _bounded_lanes(emitter, inner, ((), high)))
+                emit_vector(Place(builder.add(begin, moved), number * lanes), end)
                 found += emitter.held.values()
             return found
 
@@ -261,17 +274,45 @@ def _emit_summed(emitter: Emitter, loop: Loop, scope: Scope, emit: Emit) -> None
         found = vectors.emit_loop(builder, count, sums, trip)
         emitter.held = dict(zip(keys, _join_sums(emitter, found, len(keys)), strict=True))
 
+    most, reads = count_trips(loop, scope.ranges).most, emitter.stage(emitter.held_stage or 0).reads
+    row, least = find_row(emitter.targets, reads, loop.name), lanes * tuning.ALIGNED_SUM_VECTORS
+    if len(keys) == 1 and row is not None and most >= least:
+        here = scope.at(loop.name, Place(low), values)
+        to_line = partial(count_to_line, builder, row, here, lanes)
+        low = _reach_line(emitter, (low, high), least, to_line, emit_vector)
     length = vectors.extreme(builder, ">", builder.sub(high, low), INT64(0))
     count = builder.sdiv(length, INT64(lanes))
-    several, begun = tuning.INDEPENDENT_SUMS // len(keys), INT64(0)
-    if several > 1 and count_trips(loop, scope.ranges).most >= several * lanes:
+    several, done = tuning.INDEPENDENT_SUMS // len(keys), INT64(0)
+    if several > 1 and most >= several * lanes:
         trips = builder.sdiv(count, INT64(several))
-        run(trips, low, (), several)
-        begun = builder.mul(trips, INT64(several))
-    run(builder.sub(count, begun), builder.add(low, builder.mul(begun, INT64(lanes))), (), 1)
+        run(trips, low, None, several)
+        done = builder.mul(trips, INT64(several))
+    run(builder.sub(count, done), builder.add(low, builder.mul(done, INT64(lanes))), None, 1)
     done = builder.mul(count, INT64(lanes))
     left = builder.zext(builder.icmp_signed("<", done, length), INT64)
-    run(left, builder.add(low, done), loop.high, 1)
+    run(left, builder.add(low, done), high, 1)
+
+
+def _reach_line(
+    emitter: Emitter,
+    ends: tuple[ir.Value, ir.Value],
+    least: int,
+    to_line: Callable[[], ir.Value],
+    emit_vector: Callable[[Place, ir.Value | None], None],
+) -> ir.Value:
+    """Emit what lies before the first line of a long row; return where what is left begins."""
+    builder, keys, (low, high) = emitter.builder, list(emitter.held), ends
+
+    def begin(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        emitter.held = dict(zip(keys, carried[1:], strict=True))
+        line = builder.add(low, to_line())
+        emit_vector(Place(low), line)
+        return [line, *emitter.held.values()]
+
+    long = builder.zext(builder.icmp_signed(">=", builder.sub(high, low), INT64(least)), INT64)
+    line, *sums = vectors.emit_loop(builder, long, [low, *emitter.held.values()], begin)
+    emitter.held = dict(zip(keys, sums, strict=True))
+    return line
 
 
 def _more_sums(emitter: Emitter, count: int) -> list[ir.Value]:

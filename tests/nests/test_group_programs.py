@@ -241,3 +241,14 @@ def test_channels_are_written_out_within_each_vector(rows):
     compile_program(program).run({**arrays, "o": out})
     assert np.array_equal(out, evaluate(computation, arrays))
     assert interpret(program, arrays).computes == (23 * 30 + 2 * 2 * 30, 3 * 21 * 29)
+
+
+def test_axes_that_are_needed_as_a_whole_count_once():
+    """Channels that all points of the root read: their elements are as many as are computed."""
+    text = "a[c,y,x] = I[c,y,x] * 2\no[u,v] = a[0,u,v] + a[1,u+1,v] + a[2,u+2,v]"
+    sizes = {"c": 3, "y": 22, "x": 30, "u": 20, "v": 30}
+    computation = bind_stages(parse_stages(text), sizes, "int32")
+    grouping = Grouping((over("u", 8), over("u", 2)), {"a": Level(2, 1)}, 2)
+    tree = group_tree(NestRequest(computation, MACHINE), grouping)
+    found = interpret(write_program(computation, tree), fill(computation))
+    assert found.computes == tuple(one.points() for one in placed(computation, tree).values())

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from turns import examples
 
 from tests.support.points import Points
+from tilesolve.constants.tuning import ALIGNED_SUM_VECTORS
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
@@ -16,6 +17,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.nests.loop_choice import choose_rows
 from tilesolve.nests.plan import NestPlan, nest
 from tilesolve.nests.request import NestRequest
+from tilesolve.nests.shapes import plain_tree, rows_tree
 from tilesolve.nests.solved import SolvedNest
 
 STEPS = st.integers(0, 2)
@@ -123,3 +125,33 @@ def test_eight_rows_together_past_the_caches_or_through_them(sizes, threads):
     np.testing.assert_allclose(found, pairs[:-1] + pairs[1:], rtol=1e-6)
     costly = bind_stages(parse_stages(text.replace("A[y,x] +", "exp(A[y,x]) +")), sizes, "float32")
     assert choose_rows(NestRequest(costly, Machine.load("i7-6700k")), 8) is None
+
+
+@pytest.mark.parametrize("rows", [4, 8])
+def test_rows_of_a_stencil_load_what_they_share_once(rows):
+    """Each row of the array once for each column, for all rows that are computed."""
+    text = f"o[y,x] = {' + '.join(f'A[y+{i},x+{j}]' for i in range(3) for j in range(3))}"
+    computation = bind_stages(parse_stages(text), {"y": 80, "x": 320}, "float32")
+    request = NestRequest(computation, Machine.load("i7-6700k"))
+    loaded = [
+        tree.works[0].accesses[1].loaded
+        for tree in (plain_tree(request), rows_tree(request, "y", rows))
+    ]
+    assert loaded[1] / loaded[0] == pytest.approx(3 * (rows + 2) / (9 * rows))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
+@pytest.mark.parametrize(("term", "run"), [("sum(A[u,k])", np.sum), ("max(A[u,k], k)", np.max)])
+def test_sums_of_rows_that_begin_amid_lines(term, run, dtype):
+    """Of lengths around those whose whole vectors begin with a line; no neighbour counts."""
+    near = ALIGNED_SUM_VECTORS * 64 // np.dtype(dtype).itemsize
+    rng = np.random.default_rng(2)
+    for length in (near - 1, near, near + 1, near + 70, 3 * near + 5):
+        plan = nest(f"s[u] = {term}", {"A": (2, length)}, dtype)
+        for begin in (0, 1, 3, 11):
+            whole = np.full((2, begin + length + 9), 111).astype(dtype)
+            if whole.dtype.kind == "f":
+                whole[:] = np.nan
+            rows = whole[:, begin : begin + length]
+            rows[:] = rng.integers(1, 99, rows.shape)
+            np.testing.assert_allclose(plan(rows), run(rows, axis=1), rtol=1e-5)

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from tests.support.pipelines import blur, chain, harris, make, unsharp
+from tilesolve.bench.nests import PipelineCase, run_function
+from tilesolve.bench.pipelines import CASES
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.machine.model import Machine
@@ -72,3 +74,17 @@ def test_halide_gives_what_stages_give(make_one, threads, height):
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
     else:
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("name", ["interpolate", "pyramid_blend"])
+def test_arrays_that_are_computed_in_parts_are_functions_with_choices(name):
+    """Borders are parts in plans, and one function each here."""
+    hl = pytest.importorskip("halide")
+    case = PipelineCase(name, CASES[name].shrink(32))
+    computation = case.work.computation
+    *arrays, out = case.draw()
+    scope = {}
+    exec(plan_of(computation).to_halide(), scope)
+    named = dict(zip(computation.inputs, arrays, strict=True))
+    scope["make"](named).realize(hl.Buffer(out))
+    np.testing.assert_allclose(out, run_function(case.work, arrays), rtol=1e-5, atol=1e-5)

@@ -1,24 +1,38 @@
 """Tiles of groups: the thesis's numbers, programs beside enumeration, and room in caches."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.drawn_stages import fill
 from tests.support.pipelines import blur, chain, harris, unsharp
+from tests.support.pipelines import make as make_lines
+from tilesolve.bench.pipelines import CASES
 from tilesolve.constants.nests import PIPELINE_LAST_CACHES
+from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.machine.model import Machine
+from tilesolve.nests.programs import write_program
 from tilesolve.nests.regions import find_regions
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.solutions import FusedSolution
 from tilesolve.pipelines.footprints import GroupTiles
 from tilesolve.pipelines.fusion import Order, place_stages
+from tilesolve.pipelines.grouping import Graph
 from tilesolve.pipelines.simplify import simplify
 from tilesolve.pipelines.solve import solve_pipeline
 from tilesolve.pipelines.thesis import thesis_cost, thesis_tiles
-from tilesolve.pipelines.tiling import fits, list_rooms, relax_tiles, tile_bounds, whole_tiles
+from tilesolve.pipelines.tiling import (
+    fits,
+    list_rooms,
+    make_grouping,
+    relax_tiles,
+    tile_bounds,
+    whole_tiles,
+)
 
 MACHINE = Machine.load("i7-6700k")
 
@@ -141,3 +155,70 @@ def test_cuts_by_dynamic_programming_cost_no_more_and_parts_fit(make, share):
     for one in (*split, *best):
         if isinstance(one, FusedSolution):
             assert fits(one.request, find_regions(one.computation), PIPELINE_LAST_CACHES)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from([blur, harris, unsharp, lambda h, w: chain(3, h, w)]),
+    st.integers(40, 90),
+    st.integers(40, 90),
+    st.integers(1, 3),
+    st.data(),
+)
+def test_buffers_have_the_bytes_that_tiles_are_chosen_by(make, height, width, rows, data):
+    """Rings have a row for each that is read again and for each that is computed, and no more."""
+    group = tiles_of(make(height, width), rows=rows)
+    extents = group.regions.extents
+    tiles = {x: data.draw(st.integers(rows + 1, extents[x])) for x in group.tiled}
+    made = FusedSolution.of(group.request, make_grouping(group, tiles), "drawn", streamed=False)
+    for stage, kind in group.kept.items():
+        shape = made.placed[stage].room()[1]
+        size = np.dtype(made.computation.array(stage).dtype).itemsize
+        assert prod(shape) * size == group.kept_bytes(stage, kind, tiles)
+
+
+def stencils(height, width):
+    """Three stages with overlaps along both axes."""
+    lines = [
+        "a[y,x] = I[y,x] + I[y+1,x]",
+        "b[s,t] = a[s,t] - a[s,t+2]",
+        "c[u,v] = b[u,v] * b[u+2,v]",
+    ]
+    sizes = {"y s": height + 2, "x": width + 2, "t v": width, "u": height}
+    return make_lines(lines, sizes, "int32")
+
+
+@pytest.mark.parametrize("make", [blur, stencils])
+@pytest.mark.parametrize("slide", [True, False])
+def test_what_is_computed_again_is_what_costs_count(make, slide):
+    """Counted by the interpreter, of ragged tiles: Cp of the thesis, beside Croot."""
+    group = tiles_of(make(34, 35), slide=slide)
+    tiles = dict(zip(group.tiled, (15, 16), strict=True))
+    made = FusedSolution.of(group.request, make_grouping(group, tiles), "given", streamed=False)
+    found = interpret(write_program(made.computation, made.loops), fill(made.computation))
+    again = 0
+    for stage, computes in zip(made.computation.stages, found.computes, strict=True):
+        assert computes == group.regions.points(stage.name, tiles)
+        again += computes - group.regions.points(stage.name, {})
+    assert again > 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["blur", "unsharp", "harris", "maxfilter", "interpolate", "pyramid_blend", "stencil_chain"],
+)
+def test_groups_of_the_thesis_are_divided_if_two_last_caches_are_too_small(name):
+    """All that follows the tiles of one stage is one group, unless its buffers are larger."""
+    request = NestRequest(CASES[name].shrink(8).computation, MACHINE, mode="thesis")
+    solved = solve_pipeline(request)
+    stages = [one.computation.stages for one in solved.solutions]
+    simple = replace(request, computation=simplify(request.computation, Graph.of(request).alone))
+    graph = Graph.of(simple)
+    wanted = []
+    for names in graph.fuse(list(graph.stages)):
+        part = graph.part(names)
+        if len(names) > 1 and not fits(part, find_regions(part.computation), PIPELINE_LAST_CACHES):
+            wanted += graph.segments(names)
+        else:
+            wanted.append(names)
+    assert {tuple(x.name for x in one) for one in stages} == set(wanted)

@@ -8,7 +8,6 @@ from drawn_functions import DTYPES, OPERATIONS, drawn_functions
 from hypothesis import given, reject, settings
 
 import tilesolve
-from tilesolve.bench import image_functions
 from tilesolve.bench.pipelines import CASES
 
 
@@ -50,10 +49,9 @@ def test_drawn_functions(drawn):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_suite(name, monkeypatch):
+def test_suite(name):
     """Pipelines that are written from their descriptions."""
     case = CASES[name]
-    monkeypatch.setattr(image_functions, "SEARCH", 3)  # few stages, so that it compiles quickly
     small = case.shrink(32 if name != "maxfilter" else 64)
     arrays = small.arrays()
     if name == "vdsr":

@@ -48,8 +48,9 @@ class StatementRuns:
         used = {name: shape for name, shape in shapes.items() if f"{name}[" in text}
         dtypes = {name: "int64" if name in "vw" else "float32" for name in used if name != "h"}
         plan = nest(text, {**used, "i": points}, dtypes, machine=self._machine, cache=False)
-        arrays, out = _draw(used, dtypes), plan(**_draw(used, dtypes))
-        return TimedRun(lambda: plan(**arrays, out=out))
+        drawn = _draw(used, dtypes)
+        arrays, out = [drawn[name] for name in plan.inputs], plan(**drawn)
+        return TimedRun(lambda: plan(*arrays, out=out))
 
 
 def _draw(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> dict[str, Any]:

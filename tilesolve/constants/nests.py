@@ -119,6 +119,9 @@ KEPT_REGIONS = 64
 PIPELINE_TERM_PARTS = 512
 """How many parts a term may have that others are put into."""
 
+PIPELINE_COPIES = 8
+"""Stages that differ only in where they begin to read from which on one stage has all of them."""
+
 PIPELINE_PARTS = 16
 """Parts between borders that a stage may have that others are put into."""
 

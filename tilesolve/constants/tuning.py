@@ -262,6 +262,9 @@ MIN_STREAMED_ROW_BYTES = 160
 """Bytes of rows from which on a program writes them past the caches where they share lines: each
 row computes its parts of them by themselves."""
 
+ALIGNED_SUM_VECTORS = 16
+"""Vectors of a row from which on a program that adds it up begins whole ones where lines do."""
+
 MIN_STREAMED_RUN_BYTES = 1024
 """Bytes of runs from which on a program writes them past the caches, where the parts of lines at
 their ends go there, too."""

@@ -140,17 +140,20 @@ def _joining_seconds(stage: Stage, computation: Computation, slot: float) -> flo
 def _transposing_seconds(stage: Stage, tree: LoopTree, lanes: int, slot: float) -> float:
     """Return what a vector takes to be put together from rows that are written out around it.
 
-    Channels are taken out of pixels with a shuffle for each further vector of these.
+    Channels are taken out of pixels, and put together to them, with a shuffle for each further
+    vector of these.
     """
-    vector = tree.letter_of("vector")
+    vector, accesses = tree.letter_of("vector"), tree.works[0].accesses
     rows = {loop.letter for loop in tree.loops if loop.kind == "unrolled"}
+    pixels = {one.array: one.pixels(vector) for one in accesses}
     crossed = [
         one
-        for one in tree.works[0].accesses
+        for one in accesses
         if vector in one.letters and vector not in one.contiguous and rows & set(one.contiguous)
+        if not pixels[one.array]
     ]
-    pixels = {one.array: one.pixels(vector) for one in tree.works[0].accesses}
-    taken = sum(max(pixels[read.array] - 1, 0) for read in stage.reads)
+    touched = (stage.target, *stage.reads)
+    taken = sum(max(pixels[element.array] - 1, 0) for element in touched)
     return 0.0 if stage.reduction is not None else (len(crossed) * log2(lanes) + taken) * slot
 
 

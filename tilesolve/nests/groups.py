@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
-from math import gcd
+from math import gcd, prod
 from types import MappingProxyType
 from typing import Any
 
@@ -162,11 +162,8 @@ class Placed:
         """
         spans = self.regions.spans[self.stage].values()
         several = {x for span in spans if len(span.low.letters) > 1 for x in span.low.letters}
-        letters = [one for one in self.regions.extents if one not in several]
-        found = 1
-        for together in (tuple(several), *((one,) for one in letters), ()):
-            found *= self._count(together, lanes)
-        return found
+        alone = {(one,) for one in self.regions.extents if one not in several}
+        return prod(self._count(together, lanes) for together in {tuple(several), *alone, ()})
 
     def _count(self, letters: Sequence[str], lanes: Mapping[str, int]) -> int:
         """Return how many elements places compute along what letters of the root move."""

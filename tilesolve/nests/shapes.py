@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from tilesolve.constants.nests import (
     NEST_HELD_ROWS,
@@ -32,7 +33,12 @@ def over(letter: str, step: int = 1, kind: Kind = "serial") -> Loop:
 
 
 def make_tree(
-    request: NestRequest, loops: Sequence[Loop], held: int = 0, *, streamed: bool = False
+    request: NestRequest,
+    loops: Sequence[Loop],
+    held: int = 0,
+    *,
+    streamed: bool = False,
+    rows: Mapping[str, int] = MappingProxyType({}),
 ) -> LoopTree:
     """Return the tree of a statement.
 
@@ -49,6 +55,8 @@ def make_tree(
         letters of the sum, and those over elements of the output within them.
     streamed
         Whether the output goes past the caches.
+    rows
+        How many rows of each letter are written out around each vector: they share what they load.
 
     Examples
     --------
@@ -67,7 +75,7 @@ def make_tree(
     computation, stage = request.computation, request.statement
     accesses = find_references(computation, stage)
     extents = tuple((x, computation.sizes[x]) for x in stage.letters)
-    loaded = tuple(as_loaded(request, stage, one, loops) for one in accesses)
+    loaded = tuple(as_loaded(request, stage, one, loops, rows) for one in accesses)
     inside = held or max(sum(one.kind in ("vector", "unrolled") for one in loops), 1)
     body = nest_loops(loops[-inside:], (Do(),))
     if loops:
@@ -121,7 +129,7 @@ def rows_tree(request: NestRequest, row: str, count: int, *, streamed: bool = Fa
     walk = over(column, _vector_bytes(request) // widest)
     inner = over(row, 1, "unrolled"), over(column, 1, "vector")
     around = [replace(x, body=()) for x in loops]
-    return make_tree(request, [*around, walk, *inner], streamed=streamed)
+    return make_tree(request, [*around, walk, *inner], streamed=streamed, rows={row: count})
 
 
 def find_shared_row(request: NestRequest) -> str | None:

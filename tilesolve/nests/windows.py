@@ -16,7 +16,6 @@ from operator import or_
 from tilesolve.constants.nests import NEST_BLOCK_TAPS, NEST_LONE_POINT, NEST_SPARE_REGISTERS
 from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_stepped_sum
 from tilesolve.model.loop_tree import LoopTree
-from tilesolve.nests.loads import as_loaded
 from tilesolve.nests.references import find_references
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.shapes import make_tree, over
@@ -47,9 +46,7 @@ def windows_tree(request: NestRequest, rows: Rows) -> LoopTree:
             loops[0] = replace(loops[0], kind="threads")
     inner = [over(row, 1, "unrolled") for row in rows]
     loops += [over(column, steps[column]), *inner, over(column, 1, "vector")]
-    tree = make_tree(request, loops)
-    loaded = tuple(as_loaded(request, stage, one, loops, rows) for one in references)
-    return replace(tree, works=(replace(tree.works[0], accesses=loaded),))
+    return make_tree(request, loops, rows=rows)
 
 
 def choose_block(request: NestRequest) -> Rows:

@@ -8,7 +8,8 @@ from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Read, Reduce, Term
+from tilesolve.contractions.statements.terms import Reduce
+from tilesolve.contractions.statements.values import replace_terms
 from tilesolve.nests.classify import is_contraction
 from tilesolve.nests.cuts import cut_stage, largest_part
 from tilesolve.nests.regions import slides
@@ -61,7 +62,7 @@ def _follow(computation: Computation, producer: Stage, reader: Stage) -> Stage |
         zip(producer.output_letters(), reads[0].subscripts, strict=True)
     )
     try:
-        term = _put(reader.term, producer.name, substitute(producer.term, places))
+        term = replace_terms(reader.term, {reads[0]: substitute(producer.term, places)})
         joined = replace(reader, term=term, augmented=False)
         parts = cut_stage(computation, joined)
     except SpecError:
@@ -85,11 +86,3 @@ def _reads_once(computation: Computation, producer: Stage, reader: Stage) -> boo
     if any(one.divisor > 1 for one in reads[0].plain) or len(set(moved)) < len(moved):
         return False
     return all(x in moved or computation.sizes[x] == 1 for x in reader.output)
-
-
-def _put(term: Term, name: str, found: Term) -> Term:
-    """Return a term with another one in place of the elements of an array."""
-    if isinstance(term, Read) and term.array == name:
-        return found
-    parts = [_put(one, name, found) for one in term.parts]
-    return term.rebuilt(parts) if parts else term

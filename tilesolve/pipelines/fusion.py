@@ -80,7 +80,8 @@ def place_stages(regions: Regions, order: Order) -> dict[str, tuple[int, int]]:
     for stage in reversed(regions.stages):
         if stage == regions.root:
             continue
-        computed, kept = _place(list(find_overlaps(regions, stage)), order)
+        follows = all(regions.letter_of(stage, x) for x in order.intra)
+        computed, kept = _place(list(find_overlaps(regions, stage)), order, follows=follows)
         for reader in regions.readers(stage):
             if reader in found:
                 computed, kept = max(computed, found[reader][0]), max(kept, found[reader][1])
@@ -88,12 +89,16 @@ def place_stages(regions: Regions, order: Order) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _place(overlaps: Sequence[Overlap], order: Order) -> tuple[int, int]:
-    """Return where a stage is computed and kept, by how far those that read it overlap."""
+def _place(overlaps: Sequence[Overlap], order: Order, *, follows: bool) -> tuple[int, int]:
+    """Return where a stage is computed and kept, by how far those that read it overlap.
+
+    One that follows all loops within tiles is needed as a whole along other letters alone.
+    """
     inner = min(1, order.tile)
     tiled = [one for one in overlaps if one.letter in order.intra]
     if not tiled:
-        if any(one.letter is None and one.values >= one.extent for one in overlaps):
+        whole = any(one.letter is None and one.values >= one.extent for one in overlaps)
+        if whole and not follows:
             return order.tile, order.tile
         return inner, inner
     highest = max(tiled, key=lambda one: order.intra.index(str(one.letter)))

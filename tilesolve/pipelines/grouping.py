@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from tilesolve.constants.nests import PIPELINE_APART_GAIN
 from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.nests.classify import is_contraction
-from tilesolve.nests.cuts import cut_stage
+from tilesolve.nests.cuts import cut_stage, largest_part
 from tilesolve.nests.regions import find_regions, slides
 from tilesolve.nests.request import NestRequest
 from tilesolve.pipelines.footprints import list_tiled
@@ -34,7 +35,8 @@ def is_alone(computation: Computation, stage: Stage) -> bool:
     parts = cut_stage(computation, stage)
     if any(one.conditions or one.cuts(stage.summed, computation.sizes) for one in parts):
         return True
-    return is_contraction(computation, stage)
+    found, _ = find_contraction(largest_part(computation, stage), computation.dtypes)
+    return found is not None and found.multiplies and is_contraction(computation, stage)
 
 
 def pays(together: float, apart: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tilesolve.contractions.statements.computation import Computation
@@ -26,11 +27,37 @@ def make(inputs, params={}):
 
 def write_halide(solved: SolvedNest) -> str:
     """Return Python text with a function `make` that returns how Halide runs a computation."""
-    computations = [_written(one) for one in solved.solutions]
-    parts = [(x, found) for found in computations for x in found.stages]
-    each = zip(solved.solutions, computations, strict=True)
-    schedule = [line for one, found in each for line in _schedule(one, found)]
-    return write_make(parts, solved.request.computation, schedule, around=True)
+    whole = solved.request.computation
+    each = [(one, _written(one)) for one in solved.solutions]
+    times = Counter(stage.name for _, found in each for stage in found.stages)
+    parts, schedule = list[tuple[Stage, Computation]](), list[str]()
+    for one, found in each:
+        names = {stage.name for stage in found.stages}
+        made = {stage.name for stage, _ in parts}
+        if max(times[name] for name in names) == 1:
+            parts += [(stage, found) for stage in found.stages]
+            schedule += _schedule(one, found)
+        elif not names <= made:  # of an array that is computed in parts, which has no choices then
+            stages = list(_with_makers(whole, names, {*times, *made}))
+            parts += [(stage, whole) for stage in stages]
+            for name in names:
+                schedule += _schedule(one, solved.request.of(whole, _find(whole, name)).computation)
+    return write_make(parts, whole, schedule, around=True)
+
+
+def _with_makers(whole: Computation, names: set[str], known: set[str]) -> Iterator[Stage]:
+    """Yield stages, and before them those that compute what they read within them."""
+    for stage in whole.stages:
+        if stage.name in names:
+            made = {one.name for one in whole.stages}
+            lacking = {read.array for read in stage.reads if read.array in made} - known
+            yield from _with_makers(whole, lacking, known)
+            known |= lacking
+            yield stage
+
+
+def _find(whole: Computation, name: str) -> Stage:
+    return next(one for one in whole.stages if one.name == name)
 
 
 def write_make(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 from tilesolve.constants.nests import PIPELINE_PARTS, PIPELINE_TERM_PARTS
 from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
@@ -188,7 +190,9 @@ class _Simplifier:
             for read, letters in _places(self.cut[reader.name][0].term, around)
             if read.array == producer.name
         ]
-        return len({read for read, _ in found}) == 1 and all(self._is_once(*x) for x in found)
+        reads = {read for read, _ in found}
+        apart = all(_lie_apart(*pair) for pair in combinations(reads, 2))
+        return bool(reads) and apart and all(self._is_once(*x) for x in found)
 
     def _is_once(self, read: Read, letters: frozenset[str]) -> bool:
         """Return whether no element is read twice while loops over some letters run."""
@@ -208,6 +212,13 @@ class _Simplifier:
         if any(len(one.term.all) > PIPELINE_TERM_PARTS for one in parts):
             return False
         return _is_plain(parts) or not all(map(_is_plain, before))
+
+
+def _lie_apart(first: Read, second: Read) -> bool:
+    """Return whether two reads of an array have no element in common, as of two channels."""
+    pairs = zip(first.subscripts, second.subscripts, strict=True)
+    numbers = ((x, y) for x, y in pairs if isinstance(x, Affine) and isinstance(y, Affine))
+    return any(not x.terms and not y.terms and x != y for x, y in numbers)
 
 
 def _is_trivial(term: Term) -> bool:

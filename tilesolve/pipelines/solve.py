@@ -16,7 +16,6 @@ from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.nests.classify import is_written_once
 from tilesolve.nests.cuts import cut_stage
-from tilesolve.nests.group_trees import Grouping
 from tilesolve.nests.loop_choice import choose_rows
 from tilesolve.nests.planning import solve_nest, solve_statement
 from tilesolve.nests.regions import find_regions
@@ -185,17 +184,13 @@ def fuse_group(request: NestRequest) -> FusedSolution | None:
     if not groupings:
         return None
     why = f"{len(regions.stages)} stages share tiles of {regions.root}"
-    found = [_fused(request, one, why) for one in groupings]
+    found = [FusedSolution.of(request, one, why, streamed=False) for one in groupings]
     best = min(found, key=lambda one: one.score)
     if _streams(request):
         grouping = groupings[found.index(best)]
         past = FusedSolution.of(request, grouping, why, streamed=True)
         best = min(best, past, key=lambda one: one.score)
     return best
-
-
-def _fused(request: NestRequest, grouping: Grouping, why: str) -> FusedSolution:
-    return FusedSolution.of(request, grouping, why, streamed=False)
 
 
 def _streams(request: NestRequest) -> bool:

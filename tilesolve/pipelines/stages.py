@@ -10,6 +10,7 @@ from tilesolve.contractions.statements.operations import named_kind
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.nests.cuts import cut_stage, list_parts
+from tilesolve.pipelines.copies import join_copies
 from tilesolve.pipelines.graph import Graph, Node, axis_letters, rename_stage
 from tilesolve.pipelines.grouping import is_alone
 from tilesolve.pipelines.simplify import bind_part, list_needed
@@ -44,12 +45,13 @@ def make_computation(graph: Graph, results: Sequence[str]) -> Computation:
         tuple(ArrayInfo(node.name, node.shape or (1,), node.dtype) for node in nodes),
         outputs=tuple(results),
     )
-    alone = frozenset(one.name for one in raw if is_alone(whole, one))
-    alone |= find_shifted(raw, whole.dtypes)
+    whole = join_copies(whole)
+    alone = frozenset(one.name for one in whole.stages if is_alone(whole, one))
+    alone |= find_shifted(whole.stages, whole.dtypes)
     needed = list_needed(whole, alone, frozenset(results))
     stages, extents = join_windows(needed, whole.sizes, whole.dtypes, frozenset(results))
-    whole = replace(whole, extents=(*whole.extents, *extents.items()))
-    return _named(graph, whole, stages)
+    extents = {**whole.sizes, **extents}
+    return _named(graph, replace(whole, stages=tuple(stages), extents=tuple(extents.items())))
 
 
 def _raw_letters(number: int) -> Iterable[str]:
@@ -65,10 +67,11 @@ def _raw_stage(node: Node, number: int) -> Stage:
     return rename_stage(Stage(node.name, axes, node.term, node.dtype), names)
 
 
-def _named(graph: Graph, whole: Computation, stages: Sequence[Stage]) -> Computation:
-    """Return stages of a computation, called as the function calls them."""
-    names = {name: name for name, node in graph.nodes.items() if node.term is None}
-    for stage in stages:
+def _named(graph: Graph, whole: Computation) -> Computation:
+    """Return the stages of a computation, called as the function calls them."""
+    given = {name: name for name, node in graph.nodes.items() if node.term is None}
+    names = dict(given)
+    for stage in whole.stages:
         wanted = graph.labels.get(stage.name, "t")
         found, number = wanted, 1
         while found in names.values():
@@ -77,7 +80,7 @@ def _named(graph: Graph, whole: Computation, stages: Sequence[Stage]) -> Computa
         names[stage.name] = found
     made: list[Stage] = []
     sizes: dict[str, int] = {}
-    for number, stage in enumerate(stages, 1):
+    for number, stage in enumerate(whole.stages, 1):
         letters = _letters(stage, number)
         sizes |= {letter: whole.sizes[old] for old, letter in letters.items()}
         named = rename_stage(stage, letters, names)
@@ -88,7 +91,7 @@ def _named(graph: Graph, whole: Computation, stages: Sequence[Stage]) -> Computa
     return bind_stages(
         made,
         sizes,
-        {name: one.dtype for name, one in arrays if graph.nodes[one.name].term is None},
+        {name: one.dtype for name, one in arrays if one.name in given},
         {name: one.shape for name, one in arrays},
         tuple(names[one] for one in whole.outputs),
     )

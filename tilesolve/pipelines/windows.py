@@ -8,6 +8,7 @@ from math import gcd, prod
 
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.contraction import find_contraction
+from tilesolve.contractions.statements.followed_sums import list_addends
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Read, Reduce, Term
 from tilesolve.contractions.statements.values import replace_terms
@@ -88,18 +89,58 @@ def find_shifted(stages: Sequence[Stage], dtypes: Mapping[str, str]) -> frozense
 def _list_sums(term: Term) -> Iterator[Term]:
     """Yield what is added up within a term: each sum as a whole, the innermost first."""
     added = isinstance(term, Apply) and term.name == "add"
-    for one in _addends(term) if added else term.parts:
+    for one in list_addends(term) if added else term.parts:
         yield from _list_sums(one)
     if added:
         yield term
 
 
-def _addends(term: Term) -> Iterator[Term]:
-    if isinstance(term, Apply) and term.name == "add":
-        for one in term.arguments:
-            yield from _addends(one)
-    else:
-        yield term
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Where things lie that differ in where they begin to read, if that is at all points of a grid.
+
+    Parameters
+    ----------
+    counts
+        How many there are along each of its axes.
+    columns
+        For each position the least offset, the step, and the axis along which it moves, or -1.
+    members
+        Where each lies.
+    """
+
+    counts: tuple[int, ...]
+    columns: tuple[tuple[int, int, int], ...]
+    members: tuple[Offsets, ...]
+
+    @classmethod
+    def of(cls, offsets: Sequence[Offsets]) -> Grid | None:
+        """Return the grid of some offsets; None if they are none.
+
+        Examples
+        --------
+        >>> found = Grid.of([(0, 4, 1), (2, 4, 1), (0, 4, 2), (2, 4, 2)])
+        >>> print(found.counts, *found.places("yx"))
+        (2, 2) 2*y 4 x+1
+        """
+        columns, axes = list[tuple[int, int, int]](), list[Offsets]()
+        for column in zip(*offsets, strict=True):
+            low = min(column)
+            step = gcd(*(one - low for one in column))
+            scaled = tuple((one - low) // (step or 1) for one in column)
+            if step and scaled not in axes:
+                axes.append(scaled)
+            columns.append((low, step, axes.index(scaled) if step else -1))
+        counts = tuple(max(one) + 1 for one in axes)
+        members = tuple(zip(*axes, strict=True))
+        if prod(counts) != len(offsets) or len(set(members)) != len(offsets):
+            return None
+        return cls(counts, tuple(columns), members)
+
+    def places(self, letters: Sequence[str]) -> Iterator[Affine]:
+        """Yield what is added to each position, in letters of the axes."""
+        for low, step, axis in self.columns:
+            yield Affine.of([(step, letters[axis])] if step else [], low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +155,9 @@ def _join(
     chain: Term, known: Mapping[str, Stage], sizes: Mapping[str, int]
 ) -> tuple[Term, Stage, list[str], dict[str, int]] | None:
     """Return a sum with one stage in place of several, that stage, and what is gone."""
-    added = list(dict.fromkeys(_addends(chain)))
+    added = list(dict.fromkeys(list_addends(chain)))
     reads = [x for x in added if isinstance(x, Read) and x.array in known]
-    if len(reads) < 2 or len(added) != len(list(_addends(chain))):
+    if len(reads) < 2 or len(added) != len(list(list_addends(chain))):
         return None
     first = known[reads[0].array]
     forms = [_form(known[x.array], first, sizes) for x in reads]
@@ -165,33 +206,16 @@ def _reads(stage: Stage) -> list[Read]:
 
 def _over_windows(stage: Stage, offsets: Sequence[Offsets]) -> tuple[Stage, dict[str, int]] | None:
     """Return a stage that sums up all that lie so far behind it; None if they are no grid."""
-    columns = list(zip(*offsets, strict=True))
-    least = [min(column) for column in columns]
-    steps = [gcd(*(x - low for x in column)) for column, low in zip(columns, least, strict=True)]
-    scaled = [
-        tuple((x - low) // (step or 1) for x in column)
-        for column, low, step in zip(columns, least, steps, strict=True)
-    ]
-    axes = [one for one in dict.fromkeys(scaled) if any(one)]
-    counts = [max(one) + 1 for one in axes]
-    if prod(counts) != len(offsets) or len(set(offsets)) != len(offsets):
+    grid = Grid.of(offsets)
+    if grid is None:
         return None
     assert isinstance(stage.term, Reduce)
-    base = stage.term.over[0]
-    letters = [f"{base}_{number}" for number, _ in enumerate(axes, 1)]
-    given = iter(zip(least, steps, scaled, strict=True))
+    letters = [f"{stage.term.over[0]}_{number}" for number, _ in enumerate(grid.counts, 1)]
+    given = grid.places(letters)
     moved: dict[Term, Term] = {}
     for read in _reads(stage):
-        places = []
-        for one in read.subscripts:
-            low, step, column = next(given)
-            assert isinstance(one, Affine)
-            place = replace(one, offset=low)
-            if any(column):
-                place = place + step * Affine.letter(letters[axes.index(column)])
-            places.append(place)
+        places = [one + next(given) for one in read.subscripts if isinstance(one, Affine)]
         moved[read] = Read(read.array, tuple(places))
-    inner = replace_terms(stage.term.term, moved)
-    term = Reduce("add", (*stage.term.over, *letters), inner)
+    term = Reduce("add", (*stage.term.over, *letters), replace_terms(stage.term.term, moved))
     joined = replace(stage, term=term, augmented=False)
-    return joined, dict(zip(letters, counts, strict=True))
+    return joined, dict(zip(letters, grid.counts, strict=True))

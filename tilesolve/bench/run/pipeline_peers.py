@@ -110,7 +110,8 @@ def halide_ours(
         text = _solve(nest, machine, threads).to_halide()
     except PlanError as error:
         raise BenchmarkError(str(error)) from error
-    return make_halide(text, "", machine, threads, name_inputs(nest, operands), {}, out)
+    arrays = name_inputs(nest, operands)
+    return make_halide(text, "", machine, threads, arrays, {}, out, narrow=True)
 
 
 def jax(nest: Pipeline, _: Machine, __: int, operands: Operands, ___: Array) -> Run:
