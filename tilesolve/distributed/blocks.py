@@ -165,17 +165,17 @@ def _shape(box: Box) -> tuple[int, ...]:
     return tuple(end - begin for begin, end in box)
 
 
-def add(first: Sum, second: Sum) -> Sum:
+def add(first: Sum, second: Array) -> Sum:
     """Return the sum of two parts of a chunk."""
     found = first.take()
-    return Sum(np.add(found, second.array, out=found))
+    return Sum(np.add(found, second, out=found))
 
 
 def finish(dtype: Any, found: Sum, *control: None) -> Array:
-    """Return a finished chunk in the result's dtype."""
+    """Return a finished chunk in the result's dtype, or a part that is sent as it is for None."""
     del control
     assert found.array is not None
-    return found.array.astype(dtype, copy=False)
+    return found.array if dtype is None else found.array.astype(dtype, copy=False)
 
 
 def done(*found: Any) -> None:

@@ -175,17 +175,14 @@ class Writer:
         """Return the sum of parts: in pairs, each of which the first one's worker adds."""
         level = 0
         while len(found) > 1:
-            pairs = [found[at : at + 2] for at in range(0, len(found), 2)]
-            found = [
-                (
-                    self.add("sum", one[0][1], (level, *chunk), blocks.add, one[0][0], one[1][0]),
-                    one[0][1],
-                )
-                if len(one) > 1
-                else one[0]
-                for one in pairs
-            ]
-            level += 1
+            left = []
+            for (one, worker), *others in (found[at : at + 2] for at in range(0, len(found), 2)):
+                where = level, *chunk
+                for other, sender in others:
+                    sent = self.add("part", sender, where, blocks.finish, None, other)
+                    one = self.add("sum", worker, where, blocks.add, one, sent)
+                left.append((one, worker))
+            found, level = left, level + 1
         return found[0]
 
     def _done(self, worker: int, step: int) -> TaskRef:
