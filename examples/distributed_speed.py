@@ -79,9 +79,10 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run took: seconds, bytes that workers sent, filed and made, and the largest worker."""
+    """What a run took: seconds, processors' seconds, bytes, and the largest worker."""
 
     seconds: float
+    cpu: float
     sent: int
     filed: int
     made: int
@@ -182,15 +183,20 @@ class Contraction:
             yield tuple(at[i] for i in output), float(np.einsum(f"{first},{second}->", *parts))
 
 
+def count_cpu(client: Client) -> float:
+    """Return the seconds that workers, scheduler and client have computed so far."""
+    return sum(client.run(time.process_time).values()) + time.process_time()
+
+
 def measure(client: Client, run: Callable[[], None]) -> Measured:
     """Return what a run takes."""
     client.run(reset_peak)
-    before, begin = count_bytes(client), time.perf_counter()
+    before, cpu, begin = count_bytes(client), count_cpu(client), time.perf_counter()
     run()
-    taken = time.perf_counter() - begin
+    taken, cpu = time.perf_counter() - begin, count_cpu(client) - cpu
     sent, made, files = (int(one) for one in count_bytes(client) - before)
     peak = max(client.run(read_peak).values())
-    return Measured(taken, sent, files, made, peak)
+    return Measured(taken, cpu, sent, files, made, peak)
 
 
 def consume(client: Client, contraction: Contraction, make: Callable[[], da.Array]) -> None:
@@ -248,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):
         if cubed is None:
             print("cubed is not installed\n")
-        print(f"| {' | '.join(HEAD)} |\n| --- | --- |{' --: |' * 6}")
+        print(f"| {' | '.join(HEAD)} |\n| --- | --- |{' --: |' * 7}")
         ratios = [run(client, name, asked) for name in asked.cases]
     for peer in CONTENDERS[1:]:
         own = [one[peer] for one in ratios if peer in one]
@@ -296,7 +302,7 @@ def run(client: Client, name: str, asked: argparse.Namespace) -> dict[str, tuple
         predicted = sum(td.promises(planned)[-1].sent) if who == "tilesolve" else None
         cells = (one.sent, predicted, one.filed, one.made - once, one.peak)
         shown = " | ".join("-" if n is None else f"{n / 1e6:.0f} MB" for n in cells)
-        print(f"| {name} | {who} | {one.seconds:.2f} | {shown} |", flush=True)
+        print(f"| {name} | {who} | {one.seconds:.2f} | {one.cpu:.2f} | {shown} |", flush=True)
     if "tilesolve" not in best:
         return {}
     ours = best["tilesolve"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from threading import Lock
 from typing import Any
@@ -81,17 +81,17 @@ def contract(
     """
     name = summed_dtype(dtype) if is_half(dtype) else dtype
     *operands, output = text.replace("->", ",").split(",")
-    arrays_of = arrays[: len(given[0])], arrays[len(given[0]) :]
+    sides = arrays[: len(given[0])], arrays[len(given[0]) :]
     summed = set(operands[0]) - set(output)
     # Not of the pages that results leave: a process keeps these, beside what is promised.
     found = before.take() if before else empty(_shape(box), np.dtype(name))
     for spans in product(*map(pairwise, bounds.values())):
         own = dict(zip(bounds, spans, strict=True))
         parts = [
-            gather(tuple(own[i] for i in letters), *side).astype(name, copy=False)
-            for letters, *side in zip(operands, given, arrays_of, strict=True)
+            gather(tuple(own[i] for i in letters), places, those).astype(name, copy=False)
+            for letters, places, those in zip(operands, given, sides, strict=True)
         ]
-        out = found[(*slices([own[i] for i in output], box), ...)]
+        out = found[slices([own[i] for i in output], box)]
         adds = before is not None or any(own[i][0] > bounds[i][0] for i in summed)
         _add_product(_expression(text, name, *(part.shape for part in parts)), parts, out, adds)
     return Sum(found)
@@ -105,9 +105,9 @@ def _add_product(made: Expression, parts: Sequence[Array], out: Array, adds: boo
         made(*parts, out=out)
     elif isinstance(kernel, Planned) and not more and not any(made.prepare) and made.index is None:
         target = kernel.find_target(out)
-        operands = (kernel.lay_out(side, part) for side, part in enumerate(parts))
         if target is not None:
-            kernel.plan_for(target)(*operands, out=target, beta=1.0)
+            first, second = (kernel.lay_out(side, part) for side, part in enumerate(parts))
+            kernel.plan_for(target)(first, second, target, beta=1.0)
     if adds and target is None:
         np.add(out, made(*parts), out=out)
 
@@ -135,7 +135,11 @@ def gather(box: Box, given: Sequence[Box], arrays: Sequence[Array]) -> Array:
     >>> gather(((1, 3),), [((0, 2),), ((2, 4),)], [np.array([5, 6]), np.array([7, 8])]).tolist()
     [6, 7]
     """
-    met = list(_meet(box, given, arrays))
+    met = []
+    for own, array in zip(given, arrays, strict=True):
+        common = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(box, own, strict=True)]
+        if all(begin < end for begin, end in common):
+            met.append((slices(common, box), array[slices(common, own)]))
     if len(met) == 1:
         return met[0][1]
     found = empty(_shape(box), met[0][1].dtype)
@@ -144,20 +148,10 @@ def gather(box: Box, given: Sequence[Box], arrays: Sequence[Array]) -> Array:
     return found
 
 
-def _meet(
-    box: Box, given: Sequence[Box], arrays: Sequence[Array]
-) -> Iterator[tuple[tuple[slice, ...], Array]]:
-    """Yield the parts of arrays that lie in a box, and where in it."""
-    for own, array in zip(given, arrays, strict=True):
-        common = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(box, own, strict=True)]
-        if all(begin < end for begin, end in common):
-            yield slices(common, box), array[(*slices(common, own), ...)]
-
-
-def slices(box: Sequence[tuple[int, int]], whole: Box) -> tuple[slice, ...]:
+def slices(box: Sequence[tuple[int, int]], whole: Box) -> tuple[Any, ...]:
     """Return where a box lies in an array, given where that lies."""
     pairs = zip(box, whole, strict=True)
-    return tuple(slice(begin - at, end - at) for (begin, end), (at, _) in pairs)
+    return (*(slice(begin - at, end - at) for (begin, end), (at, _) in pairs), ...)
 
 
 def _shape(box: Box) -> tuple[int, ...]:
@@ -191,7 +185,7 @@ def load(nodes: Mapping[Any, Any], key: Any, *control: None) -> Array:
     return np.asarray(dask.get(dict(nodes), key))
 
 
-def take(source: Array, box: tuple[slice, ...], *control: None) -> Array:
+def take(source: Array, box: tuple[Any, ...], *control: None) -> Array:
     """Return a part of a source by itself, which leaves the rest behind."""
     del control
     return source[box].copy() if box else source
