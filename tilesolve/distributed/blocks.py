@@ -135,7 +135,7 @@ def gather(box: Box, given: Sequence[Box], arrays: Sequence[Array]) -> Array:
     >>> gather(((1, 3),), [((0, 2),), ((2, 4),)], [np.array([5, 6]), np.array([7, 8])]).tolist()
     [6, 7]
     """
-    met = []
+    met: list[tuple[Any, Array]] = []
     for own, array in zip(given, arrays, strict=True):
         common = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(box, own, strict=True)]
         if all(begin < end for begin, end in common):
