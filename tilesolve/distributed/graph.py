@@ -123,6 +123,7 @@ class Writer:
         starts = [{at: n for n, at in enumerate(self.schedule.bounds(i))} for i in letters]
         latest: dict[tuple[Chunk, int], tuple[TaskRef, int]] = {}
         steps: dict[tuple[int, int], list[TaskRef]] = {}
+        ends: dict[tuple[Chunk, int], int] = {}
         for task in self.schedule.tasks:
             chunk = tuple(own[at] for own, (at, _) in zip(starts, task.boxes[0], strict=True))
             before, _ = latest.get((chunk, task.part), (None, 0))
@@ -133,12 +134,8 @@ class Writer:
             where = task.step, task.part, *chunk
             reference = self.add("step", task.worker, where, blocks.contract, *given)
             latest[chunk, task.part] = reference, task.worker
+            ends[chunk, task.worker] = task.step
             steps.setdefault((task.worker, task.step), []).append(reference)
-        for worker, count in self.schedule.steps.items():
-            for step in range(-1, count):
-                self.add(
-                    "done", worker, (worker, step), blocks.done, *steps.get((worker, step), ())
-                )
         parts: dict[Chunk, list[tuple[TaskRef, int]]] = {}
         for (chunk, _), made_part in latest.items():
             parts.setdefault(chunk, []).append(made_part)
@@ -146,9 +143,17 @@ class Writer:
         for chunk, own in parts.items():
             turn, key = sum(chunk) % len(own), (name, *chunk)
             whole, root = self._sum(chunk, own[turn:] + own[:turn])
-            last = self._done(root, self.schedule.steps[root] - 1)
-            self.tasks[key] = Task(key, blocks.finish, dtype, whole, last)
+            self.tasks[key] = Task(key, blocks.finish, dtype, whole)
             places[chunk] = self.address(root)
+            if len(own) > 1:
+                # Nobody goes on while others have not added what they left of a chunk.
+                left = self.add("left", root, chunk, blocks.done, whole)
+                for _, worker in own:
+                    steps.setdefault((worker, ends[chunk, worker] + 1), []).append(left)
+        for worker, count in self.schedule.steps.items():
+            for step in range(-1, count):
+                given = steps.get((worker, step), ())
+                self.add("done", worker, (worker, step), blocks.done, *given)
         return PlacedLayer(self.tasks, places, self)
 
     def _given(self, task: Step, side: int) -> list[tuple[Box, TaskRef]]:
