@@ -1,12 +1,13 @@
-"""Five contractions on two workers of one core: bytes over the network and time, beside Dask's own.
+"""Five contractions on two workers of one core: bytes over the network and time, beside others.
 
     $ python examples/distributed_speed.py
 
-Operands are made where they are first needed, in Dask's automatic chunks of 16 MiB; results stay on
-the workers. Contenders run in turns on the same cluster: `dask.array.einsum` (``optimize=True``),
-`dask.array.tensordot`, and `cubed` where it is installed. The tensors of each contraction together
-exceed one worker's limit. Dask makes chunks of operands again for each task that uses them where it
-fuses these: what is made again counts as moved, as if it were read.
+Operands are made where they are first needed, in Dask's automatic chunks of 16 MiB; results are
+summed up, and sampled elements of them checked. Contenders run in turns on the same cluster:
+`dask.array.einsum` (``optimize=True``), `dask.array.tensordot`, and `cubed.tensordot`, which moves
+through files, where it is installed. The tensors of each contraction together exceed one worker's
+limit. Dask makes chunks of operands again for each task that uses them where it fuses these: what
+is made again counts as moved, as if it were read.
 """
 
 from __future__ import annotations
@@ -14,19 +15,30 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import dask
 import dask.array as da
 import numpy as np
-from distributed import Client, LocalCluster, Worker, get_worker, wait
+from distributed import Client, KilledWorker, LocalCluster, Worker, get_worker, wait
 
 import tilesolve.distributed as td
+
+try:
+    import cubed
+    import cubed.array_api as xp
+    from cubed.runtime.executors import dask as cubed_on_dask
+
+    # It asks for the cluster's workers in a way that later versions of Dask do not answer.
+    cubed_on_dask.check_runtime_memory = lambda *_: None
+except ImportError:
+    cubed = None
 
 LIMIT = 900_000_000
 """Bytes of memory of a worker."""
@@ -34,53 +46,79 @@ LIMIT = 900_000_000
 CHUNK = "16MiB"
 """Dask's automatic chunks, which have 128 MiB, made smaller as these workers are."""
 
+PATIENCE = 120
+"""Seconds after which a contender is stopped."""
+
 CASES = {
     "square": ("ij,jk->ik", "i=6144 j=6144 k=6144"),
     "tall and skinny": ("ki,kj->ij", "i=400 j=400 k=150000"),
     "dask#2225": ("ijk,jkl->il", "i=6000 j=90 k=70 l=6000"),
     "abcd-aebf-dfce": ("aebf,dfce->abcd", "a=80 b=80 c=80 d=80 e=80 f=80"),
-    "abcdef-degb-gfac": ("degb,gfac->abcdef", "a=24 b=22 c=22 d=24 e=16 f=16 g=22"),
+    "abcdef-degb-gfac": ("degb,gfac->abcdef", "a=28 b=22 c=24 d=24 e=18 f=18 g=22"),
 }
 """Contractions and extents."""
 
-SMALL = {2: 256, 3: 48, 4: 14}
-"""By axes of operands, extents for which blocks are planned, which takes code."""
+SMALL = 2e8
+"""Products of a contraction for which blocks are planned, which loads code."""
+
+T = TypeVar("T")
+
+CONTENDERS = ["tilesolve", "dask einsum", "dask tensordot", "cubed"]
+
+HEAD = (
+    "contraction",
+    "by",
+    "seconds",
+    "sent",
+    "predicted",
+    "by files",
+    "made again",
+    "largest worker",
+)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run took: seconds, bytes that workers sent and made, and the largest worker."""
+    """What a run took: seconds, processors' seconds, bytes, and the largest worker."""
 
     seconds: float
+    cpu: float
     sent: int
+    filed: int
     made: int
     peak: int
 
 
+def elements(spans: Sequence[tuple[int, int]], seed: int) -> np.ndarray:
+    """Return elements that follow from their place, quickly made."""
+    found = np.full((1,) * len(spans), float(seed))
+    for axis, (begin, end) in enumerate(spans):
+        own = np.arange(begin, end) * (2 * axis + 3) % 17 - 8.0
+        found = found + own.reshape([-1 if at == axis else 1 for at in range(len(spans))])
+    with contextlib.suppress(ValueError):  # not on a worker
+        worker = get_worker()
+        worker.made_bytes = getattr(worker, "made_bytes", 0) + found.nbytes
+    return found
+
+
 def pattern(shape: tuple[int, ...], chunks: str | int, seed: int) -> da.Array:
-    """Return an array whose elements follow from their place, quickly made."""
+    """Return an array of such elements."""
 
     def fill(block_info: dict[Any, Any] | None = None) -> np.ndarray:
-        spans = (block_info or {})[None]["array-location"]
-        found = np.full((1,) * len(spans), float(seed))
-        for axis, (begin, end) in enumerate(spans):
-            own = np.arange(begin, end) * (2 * axis + 3) % 17 - 8.0
-            found = found + own.reshape([-1 if at == axis else 1 for at in range(len(spans))])
-        with contextlib.suppress(ValueError):  # not on a worker
-            worker = get_worker()
-            worker.made_bytes = getattr(worker, "made_bytes", 0) + found.nbytes
-        return found
+        return elements((block_info or {})[None]["array-location"], seed)
 
     made = da.core.normalize_chunks(chunks, shape, dtype=float)
     return da.map_blocks(fill, chunks=made, dtype=float, meta=np.empty((0,) * len(shape)))
 
 
 def count_bytes(client: Client) -> np.ndarray:
-    """Return the bytes that workers have sent to others so far, and those of operands made."""
+    """Return the bytes that workers sent to others, made of operands, and moved by files so far."""
 
-    def read(dask_worker: Worker) -> tuple[int, int]:
+    def read(dask_worker: Worker) -> tuple[int, int, int]:
+        lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
         made = getattr(dask_worker, "made_bytes", 0)
-        return dask_worker.transfer_outgoing_bytes_total, made
+        files = int(lines["rchar"]) + int(lines["wchar"])
+        return dask_worker.transfer_outgoing_bytes_total, made, files
 
     return np.sum([*client.run(read).values()], axis=0)
 
@@ -96,54 +134,111 @@ def read_peak() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
-def measure(
-    client: Client, make: Callable[[], da.Array], look: Callable[[da.Array], None]
-) -> Measured:
-    """Run a contraction, leave its result on the workers, look at it, and drop it."""
+@dataclass(frozen=True)
+class Contraction:
+    """A contraction of two patterns, whose chunks Dask chooses."""
+
+    text: str
+    sizes: dict[str, int]
+
+    @property
+    def letters(self) -> list[str]:
+        """The letters of A, B and C."""
+        return self.text.replace("->", ",").split(",")
+
+    def arrays(self, chunks: str | int = "auto") -> list[da.Array]:
+        """Return the operands."""
+        shapes = [tuple(self.sizes[i] for i in letters) for letters in self.letters[:2]]
+        return [pattern(shape, chunks, seed) for seed, shape in enumerate(shapes)]
+
+    def by_tensordot(self, tensordot: Callable[..., T], *arrays: T) -> T:
+        """Return the contraction by some `tensordot`, with axes as they come."""
+        first, second, _ = self.letters
+        summed = [letter for letter in first if letter in second]
+        axes = [first.index(i) for i in summed], [second.index(i) for i in summed]
+        return tensordot(*arrays, axes=axes)
+
+    def in_order(self, found: da.Array) -> da.Array:
+        """Return such a result with the axes of C."""
+        first, second, output = self.letters
+        left = [i for i in first + second if i in output]
+        return found.transpose([left.index(i) for i in output])
+
+    def largest_product(self, arrays: Sequence[da.Array]) -> int:
+        """Return the bytes of the largest chunk of C, where chunks of operands are as they are."""
+        longest = [max(sizes) for array in arrays for sizes in array.chunks]
+        free = zip("".join(self.letters[:2]), longest, strict=True)
+        return 8 * math.prod(length for i, length in free if i in self.letters[2])
+
+    def samples(self) -> Iterator[tuple[tuple[int, ...], float]]:
+        """Yield places in C, and what is there."""
+        first, second, output = self.letters
+        rng = np.random.default_rng(3)
+        for _ in range(3):
+            at = {i: int(rng.integers(self.sizes[i])) for i in output}
+            spans = {i: (at[i], at[i] + 1) if i in at else (0, n) for i, n in self.sizes.items()}
+            parts = [
+                elements([spans[i] for i in own], seed) for seed, own in enumerate((first, second))
+            ]
+            yield tuple(at[i] for i in output), float(np.einsum(f"{first},{second}->", *parts))
+
+
+def count_cpu(client: Client) -> float:
+    """Return the seconds that workers, scheduler and client have computed so far."""
+    return sum(client.run(time.process_time).values()) + time.process_time()
+
+
+def measure(client: Client, run: Callable[[], None]) -> Measured:
+    """Return what a run takes."""
     client.run(reset_peak)
-    before, begin = count_bytes(client), time.perf_counter()
-    result = client.persist(make())
-    wait(result)
-    taken = time.perf_counter() - begin
-    failed = [future for future in client.futures_of(result) if future.status == "error"]
-    if failed:
-        failed[0].result()
-    sent, made = (int(one) for one in count_bytes(client) - before)
+    before, cpu, begin = count_bytes(client), count_cpu(client), time.perf_counter()
+    run()
+    taken, cpu = time.perf_counter() - begin, count_cpu(client) - cpu
+    sent, made, files = (int(one) for one in count_bytes(client) - before)
     peak = max(client.run(read_peak).values())
-    look(result)
-    return Measured(taken, sent, made, peak)
+    return Measured(taken, cpu, sent, files, made, peak)
 
 
-def by_tensordot(text: str, one: da.Array, other: da.Array) -> da.Array:
-    """Return a contraction by `dask.array.tensordot` and a transpose."""
-    first, second, output = text.replace("->", ",").split(",")
-    summed = [letter for letter in first if letter in second]
-    axes = [first.index(i) for i in summed], [second.index(i) for i in summed]
-    left = [i for i in first + second if i not in summed]
-    return da.tensordot(one, other, axes).transpose([left.index(i) for i in output])
+def consume(client: Client, contraction: Contraction, make: Callable[[], da.Array]) -> None:
+    """Sum up a result, and compare sampled elements with sums over the operands' elements."""
+    samples, result = list(contraction.samples()), make()
+    futures = client.compute([result.sum(), *(result[at] for at, _ in samples)])
+    try:
+        wait(futures, timeout=PATIENCE)
+        found = client.gather(futures)
+    finally:
+        client.cancel(futures)
+    for (at, wanted), own in zip(samples, found[1:], strict=True):
+        assert math.isclose(own, wanted, rel_tol=1e-9, abs_tol=1e-6), (at, own, wanted)
 
 
-def check(text: str, arrays: Sequence[da.Array], result: da.Array) -> None:
-    """Compare sampled elements with sums over the operands' elements."""
-    first, second, output = text.replace("->", ",").split(",")
-    rng = np.random.default_rng(3)
-    for _ in range(2):
-        at = dict(zip(output, (int(rng.integers(n)) for n in result.shape), strict=True))
-        parts = [
-            array[tuple(at.get(i, slice(None)) for i in letters)].compute(scheduler="sync")
-            for letters, array in zip((first, second), arrays, strict=True)
-        ]
-        left = ["".join(i for i in letters if i not in at) for letters in (first, second)]
-        wanted = np.einsum(f"{left[0]},{left[1]}->", *parts)
-        found = result[tuple(at[i] for i in output)].compute()
-        assert math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-6), (text, at, found, wanted)
+def consume_cubed(client: Client, contraction: Contraction, limit: int) -> None:
+    """Sum up what cubed computes on the same workers."""
+    executor = cubed_on_dask.DaskExecutor(compute_kwargs={"address": client.scheduler.address})
+
+    def fill(
+        block: np.ndarray, *, seed: int, sizes: list[int], block_id: tuple[int, ...]
+    ) -> np.ndarray:
+        spans = zip(block_id, sizes, block.shape, strict=True)
+        return elements([(at * size, at * size + n) for at, size, n in spans], seed)
+
+    with tempfile.TemporaryDirectory() as folder:
+        spec = cubed.Spec(folder, allowed_mem=limit, reserved_mem="200MB", executor=executor)
+        operands = []
+        for seed, array in enumerate(contraction.arrays()):
+            sizes = tuple(own[0] for own in array.chunks)
+            empty = xp.empty(array.shape, dtype=float, chunks=sizes, spec=spec)
+            own = partial(fill, seed=seed, sizes=sizes)
+            operands.append(cubed.map_blocks(own, empty, dtype=float))
+        float(xp.sum(contraction.by_tensordot(xp.tensordot, *operands)).compute())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--limit", type=int, default=LIMIT)
+    parser.add_argument("--limit", type=int, default=LIMIT, help="bytes of each worker")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on extents")
+    parser.add_argument("--by", nargs="+", default=CONTENDERS, choices=CONTENDERS)
     parser.add_argument("cases", nargs="*", default=list(CASES))
     asked = parser.parse_args(arguments)
     with (
@@ -157,49 +252,65 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ) as cluster,
         Client(cluster) as client,
     ):
-        print("| contraction | by | seconds | sent | predicted | made again | largest worker |")
-        print("| --- | --- | --: | --: | --: | --: | --: |")
-        ratios = [run(client, name, asked.scale, asked.rounds) for name in asked.cases]
-    speed = math.prod(one for one, _ in ratios) ** (1 / len(ratios))
-    share = max(other for _, other in ratios)
-    print(f"\n{speed:.2f} × as fast as the faster of Dask's own, in the geometric mean;")
-    print(f"{min(one for one, _ in ratios):.2f} × at least; {share:.0%} of its bytes at most")
+        if cubed is None:
+            print("cubed is not installed\n")
+        print(f"| {' | '.join(HEAD)} |\n| --- | --- |{' --: |' * 7}")
+        ratios = [run(client, name, asked) for name in asked.cases]
+    for peer in CONTENDERS[1:]:
+        own = [one[peer] for one in ratios if peer in one]
+        if own:
+            speed = math.prod(one for one, _ in own) ** (1 / len(own))
+            share = max(other for _, other in own)
+            print(
+                f"\n{speed:.2f} × as fast as {peer} in the geometric mean of {len(own)}, "
+                f"{min(one for one, _ in own):.2f} × at least; {share:.0%} of its bytes at most"
+            )
 
 
-def run(client: Client, name: str, scale: float, rounds: int) -> tuple[float, float]:
-    """Run all contenders of a contraction; return the ratios of times and bytes."""
+def run(client: Client, name: str, asked: argparse.Namespace) -> dict[str, tuple[float, float]]:
+    """Run all contenders of a contraction; return the ratios of their times and bytes to ours."""
     text, extents = CASES[name]
-    sizes = {i: max(2, int(int(n) * scale)) for i, n in (one.split("=") for one in extents.split())}
-    first, second, _ = text.replace("->", ",").split(",")
-    shapes = [tuple(sizes[i] for i in letters) for letters in (first, second)]
-    arrays = [pattern(shape, "auto", seed) for seed, shape in enumerate(shapes)]
-    contenders: dict[str, Callable[[], da.Array]] = {
+    sizes = {i: int(n) for i, n in (one.split("=") for one in extents.split())}
+    contraction = Contraction(text, {i: max(2, int(n * asked.scale)) for i, n in sizes.items()})
+    arrays = contraction.arrays()
+    by_tensordot = partial(contraction.by_tensordot, da.tensordot)
+    planned = td.einsum(text, *arrays, client=client)
+    made: dict[str, Callable[[], da.Array]] = {
         "tilesolve": lambda: td.einsum(text, *arrays, client=client),
         "dask einsum": lambda: da.einsum(text, *arrays, optimize=True),
-        "dask tensordot": lambda: by_tensordot(text, *arrays),
+        "dask tensordot": lambda: contraction.in_order(by_tensordot(*arrays)),
     }
+    contenders = {who: partial(consume, client, contraction, make) for who, make in made.items()}
+    if cubed is not None:
+        contenders["cubed"] = partial(consume_cubed, client, contraction, asked.limit)
     # Whoever is first loads code and makes connections: a small one of each is not counted.
-    small = [pattern((SMALL[array.ndim],) * array.ndim, 300, 1) for array in arrays]
-    wait(client.persist(td.einsum(text, *small, client=client)))
-    wait(client.persist(by_tensordot(text, *small)))
-    look, found = partial(check, text, arrays), dict[str, list[Measured]]()
-    for _ in range(rounds):
-        for who, make in contenders.items():
-            found.setdefault(who, []).append(measure(client, make, look))
-    best = {who: min(runs, key=lambda one: one.seconds) for who, runs in found.items()}
-    planned = td.promises(contenders["tilesolve"]())[-1]
-    once = sum(array.nbytes for array in arrays)
-    for who, one in best.items():
-        predicted = f"{sum(planned.sent) / 1e6:.0f} MB" if who == "tilesolve" else "-"
-        print(
-            f"| {name} | {who} | {one.seconds:.2f} | {one.sent / 1e6:.0f} MB | {predicted} "
-            f"| {(one.made - once) / 1e6:.0f} MB | {one.peak / 1e6:.0f} MB |",
-            flush=True,
-        )
-    ours, others = best.pop("tilesolve"), list(best.values())
-    fastest = min(others, key=lambda one: one.seconds)
-    ours_moved, *moved = (one.sent + one.made - once for one in (ours, *others))
-    return fastest.seconds / ours.seconds, ours_moved / max(1, min(moved))
+    small = Contraction(text, dict.fromkeys(sizes, round(SMALL ** (1 / len(sizes)))))
+    wait(client.persist(td.einsum(text, *small.arrays(400), client=client)))
+    wait(client.persist(small.by_tensordot(da.tensordot, *small.arrays(400))))
+    once, best = sum(array.nbytes for array in arrays), dict[str, Measured]()
+    for who, contender in contenders.items():
+        if who not in asked.by:
+            continue
+        try:
+            if who == "dask tensordot" and contraction.largest_product(arrays) > asked.limit / 4:
+                raise MemoryError("a chunk of the result is too large for a worker")
+            runs = [measure(client, contender) for _ in range(asked.rounds)]
+        except (TimeoutError, KilledWorker, MemoryError, ValueError) as error:
+            print(f"| {name} | {who} | {str(error) or type(error).__name__:.90} |", flush=True)
+            continue
+        best[who] = one = min(runs, key=lambda one: one.seconds)
+        predicted = sum(td.promises(planned)[-1].sent) if who == "tilesolve" else None
+        cells = (one.sent, predicted, one.filed, one.made - once, one.peak)
+        shown = " | ".join("-" if n is None else f"{n / 1e6:.0f} MB" for n in cells)
+        print(f"| {name} | {who} | {one.seconds:.2f} | {one.cpu:.2f} | {shown} |", flush=True)
+    if "tilesolve" not in best:
+        return {}
+    ours = best["tilesolve"]
+    moved = {who: one.sent + one.filed + one.made - once for who, one in best.items()}
+    return {
+        who: (one.seconds / ours.seconds, moved["tilesolve"] / max(1, moved[who]))
+        for who, one in best.items()
+    }
 
 
 if __name__ == "__main__":

@@ -38,14 +38,14 @@ def test_every_product_is_computed_once(extents, workers, room, spec):
     first, second = problem.spec.operands
     products = 0
     for task in schedule.tasks:
-        span = dict(zip(first.letters, schedule.box(1, task.blocks[0].chunk), strict=True))
-        span |= dict(zip(second.letters, schedule.box(2, task.blocks[1].chunk), strict=True))
+        span = dict(zip(first.letters, task.boxes[1], strict=True))
+        span |= dict(zip(second.letters, task.boxes[2], strict=True))
         count = 1
         for begin, end in span.values():
             count *= end - begin
         products += count
     assert 2 * products == problem.flops
-    assert len({(task.chunk, task.part, task.step) for task in schedule.tasks}) == len(
+    assert len({(task.boxes[0], task.part, task.step) for task in schedule.tasks}) == len(
         schedule.tasks
     )
     assert division.peak <= division.cluster.room

@@ -12,10 +12,13 @@ WORKERS_LEFT_SHARE = 0.125
 """Share of the workers that may stay idle where fewer of them cut all letters more evenly."""
 
 CHUNKS_PER_THREAD = 4
-"""Chunks of C per thread of a worker: one arrives while another is computed, and is added to."""
+"""Chunks of C's tile per thread of a worker, so that results leave before all are there."""
+
+GOOD_CHUNK_BYTES = 1 << 24
+"""Bytes below which chunks of C are not cut further, but for threads that have none."""
 
 LEAST_CHUNK_BYTES = 1 << 20
-"""Bytes below which chunks of C are not cut further."""
+"""Bytes below which they are not cut for threads either."""
 
 ROOM_SHARES = (1.0, 0.7, 0.5, 0.3, 0.1, 0.01)
 """Shares of a worker's room that tiles are solved for, until what runs beside them fits, too."""
@@ -45,12 +48,12 @@ SNAP_SHARE = 0.06
 """Share of a tile by which it may be longer so that it ends where chunks of operands do."""
 
 SLIVER_SHARE = 0.25
-"""Share of the longest chunk below which a chunk joins its neighbour."""
+"""Share of the longest chunk of an operand below which blocks do not end where a chunk does."""
 
-LEAST_JOINED_SHARE = 1 / 256
-"""Share of a worker's room that chunks of operands are joined up to."""
+LEAST_PIECE = 256
+"""Length of a class that a step computes at once, else blocks are put together of their pieces."""
 
-ALTERNATIVES = 2
+ALTERNATIVES = 4
 """Divisions whose bytes and memory are counted for the chunks that operands have."""
 
 MOST_ROOMS = 6

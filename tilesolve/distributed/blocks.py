@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
 from threading import Lock
 from typing import Any
 
@@ -11,49 +12,107 @@ import numpy.typing as npt
 
 from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.subscripts import read
+from tilesolve.distributed.schedule import Box
 from tilesolve.expressions.compile import compile_expression
 from tilesolve.expressions.dispatch import Options
+from tilesolve.expressions.expression import Expression
+from tilesolve.expressions.planned import Planned
 from tilesolve.packing.buffers import empty
 from tilesolve.system.checks import as_dtype
 
 Array = npt.NDArray[Any]
 
-_expressions: dict[tuple[Any, ...], Callable[..., Array]] = {}
+_expressions: dict[tuple[Any, ...], Expression] = {}
 _lock = Lock()
+
+
+class Sum:
+    """A chunk of the result that steps add to: each takes it from the one before.
+
+    Dask counts the bytes of a finished chunk only, and no step leaves a copy behind.
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Array) -> None:
+        self.array: Array | None = array
+
+    def take(self) -> Array:
+        """Return the array, to add to it: nobody else can then."""
+        found, self.array = self.array, None
+        if found is None:
+            raise RuntimeError("a step was run again after it had added: compute the result again")
+        return found
 
 
 def contract(
     text: str,
     dtype: str,
-    boxes: Sequence[tuple[slice, ...] | None],
-    first: Array,
-    second: Array,
-    before: Array | None,
-) -> Array:
-    """Return the contraction of parts of two arrays, added to what an earlier step has.
+    box: Box,
+    bounds: Mapping[str, Sequence[int]],
+    given: tuple[Sequence[Box], Sequence[Box]],
+    before: Sum | None,
+    *arrays: Array,
+) -> Sum:
+    """Return a chunk of a contraction, added to what an earlier step has.
+
+    Parameters
+    ----------
+    text, dtype
+        Which contraction.
+    box
+        Where the chunk lies in C.
+    bounds
+        Where each letter is cut, so that blocks are read in place.
+    given
+        Where arrays lie that together have the boxes of A, and those of B.
+    before
+        What is added to.
+    *arrays
+        Those of A, then those of B.
 
     Examples
     --------
-    >>> whole = (None, None)
-    >>> contract("ij,jk->ik", "float64", whole, np.eye(2), np.ones((2, 2)), np.eye(2)).tolist()
-    [[2.0, 1.0], [1.0, 2.0]]
+    >>> box, bounds = ((0, 2), (0, 2)), {"i": (0, 2), "j": (0, 1, 2), "k": (0, 2)}
+    >>> given = "ij,jk->ik", "float64", box, bounds, ([box], [box])
+    >>> found = contract(*given, None, np.eye(2), np.ones((2, 2)))
+    >>> contract(*given, found, np.eye(2), np.ones((2, 2))).array.tolist()
+    [[2.0, 2.0], [2.0, 2.0]]
     """
     name = summed_dtype(dtype) if is_half(dtype) else dtype
-    parts = [
-        np.asarray(array if box is None else array[box]).astype(name, copy=False)
-        for array, box in zip((first, second), boxes, strict=True)
-    ]
-    letters = text.replace("->", ",").split(",")
-    sizes = dict(zip(letters[0] + letters[1], parts[0].shape + parts[1].shape, strict=True))
+    *operands, output = text.replace("->", ",").split(",")
+    sides = arrays[: len(given[0])], arrays[len(given[0]) :]
+    summed = set(operands[0]) - set(output)
     # Not of the pages that results leave: a process keeps these, beside what is promised.
-    found = empty(tuple(sizes[i] for i in letters[2]), np.dtype(name))
-    _expression(text, name, *(part.shape for part in parts))(*parts, out=found)
-    if before is not None:
-        np.add(found, before, out=found)
-    return found
+    found = before.take() if before else empty(_shape(box), np.dtype(name))
+    for spans in product(*map(pairwise, bounds.values())):
+        own = dict(zip(bounds, spans, strict=True))
+        parts = [
+            gather(tuple(own[i] for i in letters), places, those).astype(name, copy=False)
+            for letters, places, those in zip(operands, given, sides, strict=True)
+        ]
+        out = found[slices([own[i] for i in output], box)]
+        adds = before is not None or any(own[i][0] > bounds[i][0] for i in summed)
+        _add_product(_expression(text, name, *(part.shape for part in parts)), parts, out, adds)
+    return Sum(found)
 
 
-def _expression(text: str, dtype: str, *shapes: tuple[int, ...]) -> Callable[..., Array]:
+def _add_product(made: Expression, parts: Sequence[Array], out: Array, adds: bool) -> None:
+    """Write a product, or add it to what there is: in place where a plan computes it alone."""
+    step, *more = made.steps
+    kernel, target = step.kernel, None
+    if not adds:
+        made(*parts, out=out)
+    elif isinstance(kernel, Planned) and not more and not any(made.prepare) and made.index is None:
+        target = kernel.find_target(out)
+        if target is not None:
+            first, second = (kernel.lay_out(side, part) for side, part in enumerate(parts))
+            kernel.plan_for(target)(first, second, target, beta=1.0)
+    if adds and target is None:
+        np.add(out, made(*parts), out=out)
+
+
+def _expression(text: str, dtype: str, *shapes: tuple[int, ...]) -> Expression:
     """Return what contracts blocks of some shapes: all threads of a process share it."""
     key = (text, dtype, shapes)
     with _lock:
@@ -68,40 +127,64 @@ def _expression(text: str, dtype: str, *shapes: tuple[int, ...]) -> Callable[...
         return _expressions[key]
 
 
-def add(first: Array, second: Array) -> Array:
+def gather(box: Box, given: Sequence[Box], arrays: Sequence[Array]) -> Array:
+    """Return what lies in a box: a part of one array, or several put together.
+
+    Examples
+    --------
+    >>> gather(((1, 3),), [((0, 2),), ((2, 4),)], [np.array([5, 6]), np.array([7, 8])]).tolist()
+    [6, 7]
+    """
+    met: list[tuple[Any, Array]] = []
+    for own, array in zip(given, arrays, strict=True):
+        common = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(box, own, strict=True)]
+        if all(begin < end for begin, end in common):
+            met.append((slices(common, box), array[slices(common, own)]))
+    if len(met) == 1:
+        return met[0][1]
+    found = empty(_shape(box), met[0][1].dtype)
+    for place, part in met:
+        found[place] = part
+    return found
+
+
+def slices(box: Sequence[tuple[int, int]], whole: Box) -> tuple[Any, ...]:
+    """Return where a box lies in an array, given where that lies."""
+    pairs = zip(box, whole, strict=True)
+    return (*(slice(begin - at, end - at) for (begin, end), (at, _) in pairs), ...)
+
+
+def _shape(box: Box) -> tuple[int, ...]:
+    """Return the shape of what lies in a box."""
+    return tuple(end - begin for begin, end in box)
+
+
+def add(first: Sum, second: Array) -> Sum:
     """Return the sum of two parts of a chunk."""
-    return np.add(first, second)
+    found = first.take()
+    return Sum(np.add(found, second, out=found))
 
 
-def finish(dtype: Any, found: Array, *control: None) -> Array:
-    """Return a finished chunk in the result's dtype."""
-    del control
-    return found.astype(dtype, copy=False)
+def finish(dtype: Any, found: Sum) -> Array:
+    """Return a finished chunk in the result's dtype, or a part that is sent as it is for None."""
+    assert found.array is not None
+    return found.array if dtype is None else found.array.astype(dtype, copy=False)
 
 
-def done(*found: Array) -> None:
+def done(*found: Any) -> None:
     """Return nothing: that something is there is what others wait for."""
     del found
 
 
-def load(nodes: Mapping[Any, Any], boxes: Mapping[Any, tuple[slice, ...]], *control: None) -> Array:
-    """Return a block of chunks of a source, whose own tasks are run here, one after the other."""
+def load(nodes: Mapping[Any, Any], key: Any, *control: None) -> Array:
+    """Return a chunk of a source, whose own tasks are run here, one after the other."""
     import dask
 
     del control
-    parts = ((box, np.asarray(dask.get(dict(nodes), key))) for key, box in boxes.items())
-    box, found = next(parts)
-    if len(boxes) > 1:
-        ends = [max(own[axis].stop for own in boxes.values()) for axis in range(found.ndim)]
-        whole = np.empty(ends, found.dtype)
-        whole[box] = found
-        for box, part in parts:
-            whole[box] = part
-        found = whole
-    return found
+    return np.asarray(dask.get(dict(nodes), key))
 
 
-def cut(source: Array, box: tuple[slice, ...], *control: None) -> Array:
+def take(source: Array, box: tuple[Any, ...], *control: None) -> Array:
     """Return a part of a source by itself, which leaves the rest behind."""
     del control
     return source[box].copy() if box else source

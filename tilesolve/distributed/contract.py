@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
-from tilesolve.constants.network import (
-    ALTERNATIVES,
-    LEAST_JOINED_SHARE,
-    MOST_ROOMS,
-    ROOM_STEP,
-)
+from tilesolve.constants.network import ALTERNATIVES, MOST_ROOMS, ROOM_STEP, SLIVER_SHARE
 from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import OPERAND_DTYPES, Problem
@@ -23,7 +19,7 @@ from tilesolve.contractions.subscripts import read
 from tilesolve.distributed.clients import Team, find_team
 from tilesolve.distributed.graph import PlacedLayer, Writer, make_array
 from tilesolve.distributed.schedule import Schedule
-from tilesolve.distributed.sources import Source, check_array, join_chunks, open_source
+from tilesolve.distributed.sources import Source, check_array, open_source
 from tilesolve.expressions.dispatch import Options, Request
 from tilesolve.expressions.paths import find_path, split_path
 from tilesolve.expressions.step_kernels import in_ascii
@@ -223,48 +219,46 @@ def _contract(
     problem, machine = Problem.of(text, sizes, known), Machine.load(None)
     sources = [open_source(array, team.held(array)) for array in (first, second)]
     key = tokenize(text, first.name, second.name, team.addresses)
-    writer = _find_schedule(problem, machine, team, list(zip(kept, sources, strict=True)), key)
-    return make_array(writer, text, dtype)
+    edges: dict[str, frozenset[int]] = {}
+    for letters, source in zip(kept, sources, strict=True):
+        for letter, bounds in zip(letters, source.bounds, strict=True):
+            edges[letter] = edges.get(letter, frozenset()) | _drop_slivers(bounds)
+    return make_array(_find_schedule(problem, machine, team, sources, edges, key), text, dtype)
 
 
 def _find_schedule(
-    problem: Problem, machine: Machine, team: Team, opened: list[tuple[str, Source]], key: str
+    problem: Problem,
+    machine: Machine,
+    team: Team,
+    sources: list[Source],
+    edges: dict[str, frozenset[int]],
+    key: str,
 ) -> Writer:
     """Return a schedule that fits: of least moving and tasks at the first room at which any does.
 
-    Tiles are solved for less room where what lies beside them does not fit; chunks of operands are
-    joined where that fits, and made again for each use of blocks only where nothing else does.
+    Tiles are solved for less room where what lies beside them does not fit.
     """
-    room, peaks = team.cluster.room, list[int]()
-    least = int(LEAST_JOINED_SHARE * room)
-    joined = [(letters, join_chunks(source, least)) for letters, source in opened]
-    for reloads in (False, True):
-        share = 1.0
-        for _ in range(MOST_ROOMS):
-            cluster = replace(team.cluster, memory=max(1, int(share * team.cluster.memory)))
-            try:
-                divisions = list_divisions(problem, machine, cluster)
-            except MemoryLimitError:
-                if not peaks:
-                    raise
-                break
-            for sources in (joined, opened):
-                edges = _join_edges(*(source.edges(letters) for letters, source in sources))
-                found = [source for _, source in sources]
-                schedules = sorted(
-                    (Schedule(division, edges) for division in divisions),
-                    key=lambda one: one.seconds,
-                )
-                tried = [
-                    Writer(schedule, found, team.addresses, key, reloads)
-                    for schedule in schedules[:ALTERNATIVES]
-                ]
-                able = [one for one in tried if one.peak <= room]
-                if able:
-                    return min(able, key=lambda one: one.seconds)
-                peaks += [one.peak for one in tried]
-            share *= min(ROOM_STEP, room / min(one.peak for one in tried))
-    largest = [format_size(source.most) for _, source in opened]
+    room, peaks, share = team.cluster.room, list[int](), 1.0
+    for _ in range(MOST_ROOMS):
+        cluster = replace(team.cluster, memory=max(1, int(share * team.cluster.memory)))
+        try:
+            divisions = list_divisions(problem, machine, cluster)
+        except MemoryLimitError:
+            if not peaks:
+                raise
+            break
+        schedules = [Schedule(division, edges) for division in divisions]
+        tried = [
+            Writer(schedule, sources, team.addresses, key)
+            for schedule in sorted(schedules, key=lambda one: one.seconds)[:ALTERNATIVES]
+        ]
+        own = [one.peak for one in tried]
+        if min(own) <= room:
+            able = (one for one, peak in zip(tried, own, strict=True) if peak <= room)
+            return min(able, key=lambda one: one.seconds)
+        peaks += own
+        share *= min(ROOM_STEP, room / min(own))
+    largest = [format_size(source.most) for source in sources]
     raise MemoryLimitError(
         f"blocks of {problem} take {format_size(min(peaks))} of the "
         f"{format_size(room)} that they may on a worker, as chunks of A have up to "
@@ -272,9 +266,17 @@ def _find_schedule(
     )
 
 
-def _join_edges(
-    first: dict[str, frozenset[int]], second: dict[str, frozenset[int]]
-) -> dict[str, frozenset[int]]:
-    """Return where chunks of either operand begin."""
-    none = frozenset[int]()
-    return {i: first.get(i, none) | second.get(i, none) for i in first | second}
+def _drop_slivers(bounds: list[int]) -> frozenset[int]:
+    """Return where chunks begin, but for those that are much shorter than the longest.
+
+    Examples
+    --------
+    >>> sorted(_drop_slivers([0, 38, 76, 80])), sorted(_drop_slivers([0, 2, 10, 18]))
+    ([38], [2, 10])
+    """
+    least = SLIVER_SHARE * max(end - begin for begin, end in pairwise(bounds))
+    found = [0]
+    for at in bounds[1:-1]:
+        if at - found[-1] >= least and bounds[-1] - at >= least:
+            found.append(at)
+    return frozenset(found[1:])

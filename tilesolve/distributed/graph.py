@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +16,9 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from tilesolve.constants.network import BLOCK_INSTANCES, TASK_SECONDS
 from tilesolve.distributed import blocks
 from tilesolve.distributed.placement import PREFIX
-from tilesolve.distributed.schedule import Block, Chunk, Schedule
-from tilesolve.distributed.sources import Piece, Source
+from tilesolve.distributed.schedule import Block, Box, Schedule
+from tilesolve.distributed.schedule import Task as Step
+from tilesolve.distributed.sources import Chunk, Source
 
 Key = tuple[Any, ...]
 
@@ -40,11 +40,11 @@ class PlacedLayer(MaterializedLayer):  # type: ignore[misc]  # Dask has no types
         self.sent, self.peak = writer.sent, writer.peak
 
 
-@dataclass
 class Writer:
     """Writes the tasks of a schedule, and counts what moves and stays.
 
-    A block lies in one chunk of a source: it is read there, and sent to others that use it.
+    A chunk of a source is made or read by the worker that uses most of it, and sends others what
+    they use.
 
     Parameters
     ----------
@@ -56,67 +56,34 @@ class Writer:
         Of the workers; none where one process runs all.
     token
         What operands and workers make keys of this graph differ by from others'.
-    reloads
-        Whether chunks that can be made anywhere are made again in each step, not kept.
+
+    Attributes
+    ----------
     sent
         Bytes of C, A and B that move.
     """
 
-    schedule: Schedule
-    sources: Sequence[Source]
-    addresses: Sequence[str]
-    token: str
-    reloads: bool = False
-    sent: list[int] = field(default_factory=lambda: [0, 0, 0])
-    tasks: dict[Key, Task] = field(default_factory=dict)
-    _spans: list[tuple[int, int, int, int]] = field(default_factory=list)
-    _made: dict[tuple[Block, int], tuple[Any, Any]] = field(init=False)
+    def __init__(
+        self, schedule: Schedule, sources: Sequence[Source], addresses: Sequence[str], token: str
+    ) -> None:
+        division, chunks = schedule.division, [source.array.chunks for source in sources]
+        self.schedule, self.sources, self.addresses = schedule, sources, addresses
+        self.token = tokenize(token, schedule.cuts, division.order, division.keeps, chunks)
+        self.sent = [schedule.moved_results, 0, 0]
+        self.tasks: dict[Key, Task] = {}
+        self._spans: list[tuple[int, int, int, int]] = []
+        self._made: dict[tuple[Block, int], list[tuple[Box, TaskRef]]] = {}
+        uses: dict[Part, list[tuple[Block, Box]]] = {}
+        for block in schedule.users:
+            for chunk, box in sources[block.operand - 1].pieces(block.box):
+                part = Part(block.operand, block.visit, chunk)
+                uses.setdefault(part, []).append((block, box))
+        for part, own in uses.items():
+            self._write_part(part, own)
 
     def address(self, worker: int) -> str:
         """Return the address of a worker."""
         return self.addresses[worker % len(self.addresses)] if self.addresses else ""
-
-    def part(self, block: Block) -> Part:
-        """Return the chunk of a source that a block lies in."""
-        first, _ = self.schedule.spans[block]
-        visit = first if self.reloads else block.visit
-        return Part(block.operand, visit, self.pieces[block].chunk)
-
-    @cached_property
-    def pieces(self) -> dict[Block, Piece]:
-        """What each block is of its chunk."""
-        return {
-            one: self.sources[one.operand - 1].piece(self.schedule.box(one.operand, one.chunk))
-            for one in self.schedule.users
-        }
-
-    @cached_property
-    def parts(self) -> dict[Part, list[Block]]:
-        """The blocks of each chunk of a source."""
-        found: dict[Part, list[Block]] = {}
-        for block in self.schedule.users:
-            found.setdefault(self.part(block), []).append(block)
-        return found
-
-    @cached_property
-    def homes(self) -> dict[Part, int]:
-        """The worker that has each chunk of a source: that uses most of it, if it is made here.
-
-        It is -1 where none of them has it.
-        """
-        schedule, found = self.schedule, {}
-        known = {self.address(worker): worker for worker in range(schedule.division.workers)}
-        for part, own in self.parts.items():
-            source, weights = self.sources[part.operand - 1], dict[int, int]()
-            for block in own:
-                for worker in schedule.users[block]:
-                    size = schedule.size(block.operand, block.chunk)
-                    weights[worker] = weights.get(worker, 0) + size
-            most = [one for one, weight in weights.items() if weight == max(weights.values())]
-            turn = most[sum(part.chunk) % len(most)]
-            place = source.places.get(part.chunk, "")
-            found[part] = turn if source.nodes else known.get(place, -1)
-        return found
 
     @property
     def peak(self) -> int:
@@ -129,7 +96,10 @@ class Writer:
         for worker, at in sorted(changes, key=lambda one: one[1]):
             held[worker] = held.get(worker, 0) + changes[worker, at]
             most = max(most, held[worker])
-        return most + self.schedule.held
+        copies = (
+            max(map(self._copied, self.schedule.tasks)) * self.schedule.division.cluster.threads
+        )
+        return most + copies + self.schedule.held
 
     @property
     def seconds(self) -> float:
@@ -139,7 +109,7 @@ class Writer:
         return (moving + TASK_SECONDS * (self.schedule.count + len(self.tasks))) / division.workers
 
     def add(
-        self, kind: str, worker: int, where: Sequence[int], function: Any, *given: Any
+        self, kind: str, worker: int, where: Sequence[Any], function: Any, *given: Any
     ) -> TaskRef:
         """Add a task and return a reference to it."""
         place = self.address(worker) if worker >= 0 else ""
@@ -147,38 +117,25 @@ class Writer:
         self.tasks[key] = Task(key, function, *given)
         return TaskRef(key)
 
-    def __post_init__(self) -> None:
-        division, chunks = self.schedule.division, [source.chunks for source in self.sources]
-        given = self.token, self.schedule.cuts, division.order, division.keeps, chunks
-        self.token = tokenize(*given, self.reloads)
-        loads = self._write_loads()
-        self._made = {
-            (block, worker): self._write_block(block, worker, loads)
-            for block, users in self.schedule.users.items()
-            for worker in users
-        }
-        parts = {(task.chunk, task.part) for task in self.schedule.tasks}
-        self.sent[0] = sum(self.schedule.size(0, chunk) for chunk, part in parts if part)
-
     def write(self, text: str, name: str, dtype: np.dtype[Any]) -> PlacedLayer:
         """Return all tasks, with finished chunks under a name."""
+        letters = self.schedule.division.problem.spec.output.letters
+        starts = [{at: n for n, at in enumerate(self.schedule.bounds(i))} for i in letters]
         latest: dict[tuple[Chunk, int], tuple[TaskRef, int]] = {}
         steps: dict[tuple[int, int], list[TaskRef]] = {}
+        ends: dict[tuple[Chunk, int], int] = {}
         for task in self.schedule.tasks:
-            at, where = (
-                (task.chunk, task.part),
-                (task.part, *task.blocks[0].chunk, *task.blocks[1].chunk),
-            )
-            (one, first), (other, second) = (
-                self._made[block, task.worker] for block in task.blocks
-            )
-            before = latest[at][0] if at in latest else None
-            given = text, dtype.name, (first, second), one, other, before
+            chunk = tuple(own[at] for own, (at, _) in zip(starts, task.boxes[0], strict=True))
+            before, _ = latest.get((chunk, task.part), (None, 0))
+            sides = [self._given(task, side) for side in (0, 1)]
+            boxes = tuple([box for box, _ in own] for own in sides)
+            arrays = (reference for own in sides for _, reference in own)
+            given = text, dtype.name, task.boxes[0], task.bounds, boxes, before, *arrays
+            where = task.step, task.part, *chunk
             reference = self.add("step", task.worker, where, blocks.contract, *given)
-            latest[at] = reference, task.worker
+            latest[chunk, task.part] = reference, task.worker
+            ends[chunk, task.worker] = task.step
             steps.setdefault((task.worker, task.step), []).append(reference)
-        for (worker, step), found in steps.items():
-            self.add("done", worker, (worker, step), blocks.done, *found)
         parts: dict[Chunk, list[tuple[TaskRef, int]]] = {}
         for (chunk, _), made_part in latest.items():
             parts.setdefault(chunk, []).append(made_part)
@@ -186,86 +143,132 @@ class Writer:
         for chunk, own in parts.items():
             turn, key = sum(chunk) % len(own), (name, *chunk)
             whole, root = self._sum(chunk, own[turn:] + own[:turn])
-            self.tasks[key] = Task(key, blocks.finish, dtype, whole, self._done(root))
+            self.tasks[key] = Task(key, blocks.finish, dtype, whole)
             places[chunk] = self.address(root)
+            if len(own) > 1:
+                # Nobody goes on while others have not added what they left of a chunk.
+                left = self.add("left", root, chunk, blocks.done, whole)
+                for _, worker in own:
+                    steps.setdefault((worker, ends[chunk, worker] + 1), []).append(left)
+        for worker, count in self.schedule.steps.items():
+            for step in range(-1, count):
+                given = steps.get((worker, step), ())
+                self.add("done", worker, (worker, step), blocks.done, *given)
         return PlacedLayer(self.tasks, places, self)
+
+    def _given(self, task: Step, side: int) -> list[tuple[Box, TaskRef]]:
+        """Return what a step reads of an operand, and where that lies."""
+        return [
+            (box, reference)
+            for box, reference in self._made[task.blocks[side], task.worker]
+            if all(
+                a < d and c < b for (a, b), (c, d) in zip(box, task.boxes[1 + side], strict=True)
+            )
+        ]
+
+    def _copied(self, task: Step) -> int:
+        """Return the bytes of blocks that a step puts together of several."""
+        found = 0
+        for side, tensor in enumerate(self.schedule.division.problem.spec.operands):
+            cuts = [task.bounds[i] for i in tensor.letters]
+            if len(self._given(task, side)) > prod(len(own) - 1 for own in cuts):
+                longest = (max(b - a for a, b in pairwise(own)) for own in cuts)
+                found += self.schedule.size(tuple((0, length) for length in longest))
+        return found
 
     def _sum(self, chunk: Chunk, found: list[tuple[TaskRef, int]]) -> tuple[TaskRef, int]:
         """Return the sum of parts: in pairs, each of which the first one's worker adds."""
         level = 0
         while len(found) > 1:
-            pairs = [found[at : at + 2] for at in range(0, len(found), 2)]
-            found = [
-                (
-                    self.add(
-                        "sum", one[0][1], (level, at, *chunk), blocks.add, one[0][0], one[1][0]
-                    ),
-                    one[0][1],
-                )
-                if len(one) > 1
-                else one[0]
-                for at, one in enumerate(pairs)
-            ]
-            level += 1
+            left = []
+            for (one, worker), *others in (found[at : at + 2] for at in range(0, len(found), 2)):
+                where = level, *chunk
+                for other, sender in others:
+                    sent = self.add("part", sender, where, blocks.finish, None, other)
+                    one = self.add("sum", worker, where, blocks.add, one, sent)
+                left.append((one, worker))
+            found, level = left, level + 1
         return found[0]
 
-    def _done(self, worker: int, step: int | None = None) -> TaskRef:
-        """Return what is there once a worker has made a step, or its last."""
-        last = self.schedule.steps[worker] - 1
-        step = last if step is None else min(step, last)
+    def _done(self, worker: int, step: int) -> TaskRef:
+        """Return what is there once a worker has made a step."""
         return TaskRef((f"{PREFIX}-done-{self.token}", self.address(worker), worker, step))
 
     def _control(self, step: int, workers: Iterable[int]) -> Iterator[TaskRef]:
-        """Yield what loads for a step wait for: that earlier blocks are left behind."""
-        step -= BLOCK_INSTANCES - 1
-        for worker in workers if step >= 0 else ():
-            yield self._done(worker, step)
+        """Yield what loads for a step wait for: that earlier blocks are left behind.
+
+        There is always something, so that Dask makes no load one with what reads it.
+        """
+        for worker in workers:
+            last = self.schedule.steps[worker] - 1
+            yield self._done(worker, max(-1, min(last, step - BLOCK_INSTANCES + 1)))
 
     def _stay(self, worker: int, size: int, first: int, last: int) -> None:
         """Note what stays on a worker from when it may be loaded for a step, to another step."""
-        self._spans.append((worker, size, max(0, first - BLOCK_INSTANCES + 1), last))
+        if worker >= 0:
+            self._spans.append((worker, size, max(0, first - BLOCK_INSTANCES + 1), last))
 
-    def _write_loads(self) -> dict[Part, TaskRef]:
-        """Return a reference to each chunk of a source; those that can be made anywhere are."""
-        schedule, found = self.schedule, dict[Part, TaskRef]()
-        for part, own in self.parts.items():
-            source, home = self.sources[part.operand - 1], self.homes[part]
-            first = min(schedule.spans[block][0] for block in own)
-            last = max(schedule.spans[block][1] for block in own)
-            if home >= 0:
-                self._stay(home, source.size(part.chunk), first, last)
-            if source.nodes:
-                self._stay(home, source.passing(part.chunk), first, first)
-                users = dict.fromkeys(one for block in own for one in schedule.users[block])
-                where = (part.operand, part.visit, *part.chunk)
-                given = source.nodes[part.chunk], source.boxes(part.chunk)
-                control = self._control(first, users)
-                found[part] = self.add("load", home, where, blocks.load, *given, *control)
-            else:
-                found[part] = TaskRef((source.array.name, *part.chunk))
-        return found
+    def _find_home(self, part: Part, own: list[tuple[Block, Box]]) -> int:
+        """Return the worker that has a chunk of a source: that uses most of it, if made here.
 
-    def _write_block(
-        self, block: Block, worker: int, loads: Mapping[Part, TaskRef]
-    ) -> tuple[TaskRef, tuple[slice, ...] | None]:
-        """Return what a worker reads a block from, and which part of it; None for all."""
-        schedule, piece, part = self.schedule, self.pieces[block], self.part(block)
-        home, size = self.homes[part], schedule.size(block.operand, block.chunk)
-        if home == worker:
-            return loads[part], None if piece.whole else piece.box
-        (first, last), reference = schedule.spans[block], loads[part]
-        where = (block.operand, block.visit, *block.chunk)
-        control = list(self._control(first, schedule.users[block]))
-        self.sent[block.operand] += size
-        self._stay(worker, size, first, last)
-        if not piece.whole:
+        It is -1 where none of them has it.
+        """
+        source, weights = self.sources[part.operand - 1], dict[int, int]()
+        if not source.nodes:
+            place = source.places.get(part.chunk, "")
+            return self.addresses.index(place) if place in self.addresses else -1
+        for block, box in own:
+            for worker in self.schedule.users[block]:
+                weights[worker] = weights.get(worker, 0) + self.schedule.size(box)
+        most = [one for one, weight in weights.items() if weight == max(weights.values())]
+        return most[sum(part.chunk) % len(most)]
+
+    def _write_part(self, part: Part, own: list[tuple[Block, Box]]) -> None:
+        """Write what makes a chunk of a source, and sends it to its users."""
+        schedule, source, home = (
+            self.schedule,
+            self.sources[part.operand - 1],
+            self._find_home(part, own),
+        )
+        whole, where = source.box(part.chunk), (part.operand, part.visit, *part.chunk)
+        first = min(schedule.spans[block][0] for block, _ in own)
+        if home >= 0:
+            last = max(schedule.spans[block][1] for block, _ in own)
+            self._stay(home, schedule.size(whole), first, last)
+        reference = TaskRef((source.array.name, *part.chunk))
+        if source.nodes:
+            users = dict.fromkeys(one for block, _ in own for one in schedule.users[block])
+            given = source.nodes[part.chunk], reference.key, *self._control(first, users)
+            reference = self.add("load", home, where, blocks.load, *given)
+        for block, box in own:
+            self._send(block, box, whole, home, reference, where)
+
+    def _send(
+        self,
+        block: Block,
+        box: Box,
+        whole: Box,
+        home: int,
+        reference: TaskRef,
+        where: tuple[Any, ...],
+    ) -> None:
+        """Write what takes a part of a chunk to the workers that use it in a block."""
+        (first, last), size = self.schedule.spans[block], self.schedule.size(box)
+        users, sent = self.schedule.users[block], reference
+        control, at = list(self._control(first, users)), [begin for begin, _ in box]
+        if box != whole and set(users) != {home}:
             self._stay(home, size, first, first)
-            reference = self.add("cut", home, where, blocks.cut, reference, piece.box, *control)
-        # A task of its own, as Dask drops what two workers have, and sends it again. It waits for
-        # one of its worker's, so that it is not made one with the cut.
-        begun = self.add("begin", worker, (worker,), blocks.done)
-        given = reference, (), begun, *control
-        return self.add("take", worker, (worker, *where), blocks.cut, *given), None
+            given = reference, blocks.slices(box, whole), *control
+            sent = self.add("cut", home, (*where, *at), blocks.take, *given)
+        for worker in users:
+            found = whole, reference
+            if worker != home:
+                # A task of its own, as Dask drops what two workers have, and sends it again.
+                self.sent[block.operand] += size
+                self._stay(worker, size, first, last)
+                given = sent, (), *control
+                found = box, self.add("take", worker, (worker, *where, *at), blocks.take, *given)
+            self._made.setdefault((block, worker), []).append(found)
 
 
 def make_array(writer: Writer, text: str, dtype: np.dtype[Any]) -> Array:
@@ -277,7 +280,5 @@ def make_array(writer: Writer, text: str, dtype: np.dtype[Any]) -> Array:
     )
     schedule = writer.schedule
     output = schedule.division.problem.spec.output.letters
-    chunks = tuple(
-        tuple(end - begin for begin, end in pairwise(schedule.cuts[i].bounds)) for i in output
-    )
+    chunks = tuple(tuple(b - a for a, b in pairwise(schedule.bounds(i))) for i in output)
     return Array(graph, name, chunks, dtype=dtype)

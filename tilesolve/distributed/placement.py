@@ -22,12 +22,15 @@ class Placement(SchedulerPlugin):  # type: ignore[misc]  # Dask has no types her
     idempotent = True
 
     def update_graph(self, scheduler: Scheduler, *, tasks: Iterable[Any], **more: Any) -> None:
-        """Place the tasks of a new graph."""
+        """Place the tasks of a new graph, and what needs tasks of one worker only with these."""
         del more
         for key in tasks:
-            placed = isinstance(key, tuple) and str(key[0]).startswith(PREFIX)
-            if placed and key[1] in scheduler.workers and key in scheduler.tasks:
-                scheduler.tasks[key].worker_restrictions = {key[1]}
+            task = scheduler.tasks.get(key)
+            found = {_place(key)}
+            if task is not None and found == {None}:
+                found = {_place(one.key) for one in task.dependencies}
+            if task is not None and len(found) == 1 and found <= scheduler.workers.keys():
+                task.worker_restrictions = found
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **more: Any) -> None:
         """Let tasks of a worker that is gone run anywhere."""
@@ -39,3 +42,9 @@ class Placement(SchedulerPlugin):  # type: ignore[misc]  # Dask has no types her
                 if task.state == "no-worker":
                     waiting[task.key] = "waiting"
         scheduler.transitions(waiting, f"{PREFIX}-{worker}")
+
+
+def _place(key: Any) -> str | None:
+    """Return the worker that a key names."""
+    placed = isinstance(key, tuple) and str(key[0]).startswith(PREFIX)
+    return str(key[1]) if placed else None

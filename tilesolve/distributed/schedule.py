@@ -6,56 +6,42 @@ that the model's bytes can be held against them for any number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise, product
-from math import prod
-from typing import NamedTuple
+from itertools import chain, pairwise, product
+from math import ceil, prod
 
-from tilesolve.constants.network import SNAP_SHARE, TASK_SECONDS
+from tilesolve.constants.network import LEAST_PIECE, SNAP_SHARE, TASK_SECONDS
 from tilesolve.planning.network import Division
-from tilesolve.planning.worker_cuts import Cut, comes_back
+from tilesolve.planning.worker_cuts import Cut, comes_back, held_results
 
-Chunk = tuple[int, ...]
-"""Numbers of a chunk along the letters of a tensor."""
+Box = tuple[tuple[int, int], ...]
+"""Where a part of a tensor begins and ends along each axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A chunk of an operand, 1 or 2; `visit` counts how often loops have come back to it."""
+    """A tile of an operand, 1 or 2; `visit` counts how often loops have come back to it."""
 
     operand: int
-    chunk: Chunk
+    box: Box
     visit: int
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One contraction of two blocks, added to what the worker's step before has of the chunk."""
+    """A chunk of C from a worker's tiles, added to what the worker's step before has of it.
+
+    `boxes` are those of C, A and B, `bounds` where letters are cut to read blocks in place.
+    """
 
     worker: int
     step: int
     part: int
-    chunk: Chunk
+    boxes: tuple[Box, Box, Box]
     blocks: tuple[Block, Block]
-
-
-class Chunks(NamedTuple):
-    """Where the chunks of a letter begin and end, and which are in each tile of each worker."""
-
-    bounds: tuple[int, ...]
-    tiles: tuple[tuple[range, ...], ...]
-
-    def largest(self, kind: str) -> int:
-        """Return the length of the longest share, tile or chunk."""
-        if kind == "share":
-            spans = [range(one[0].start, one[-1].stop) for one in self.tiles]
-        elif kind == "tile":
-            spans = [tile for one in self.tiles for tile in one]
-        else:
-            spans = [range(at, at + 1) for at in range(len(self.bounds) - 1)]
-        return max(self.bounds[one.stop] - self.bounds[one.start] for one in spans)
+    bounds: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -67,8 +53,8 @@ class Schedule:
     division
         How workers divide a contraction.
     edges
-        By letter, where chunks of operands begin: blocks are cut there, too, so that each lies in
-        one chunk.
+        By letter, where chunks of operands begin: tiles end there, too, so that these are read in
+        place.
 
     Examples
     --------
@@ -86,37 +72,55 @@ class Schedule:
     edges: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @cached_property
-    def cuts(self) -> dict[str, Chunks]:
-        """How each letter is cut: where chunks of operands begin, if these are no larger."""
-        output = self.division.problem.spec.output.letters
-        found = {i: self._cut(i, cut, 1) for i, cut in self.division.cuts}
-        chunks = prod(max(len(tile) for one in found[i].tiles for tile in one) for i in output)
-        for letter, cut in self.division.cuts:
-            if letter in output and cut.chunks > chunks:
-                found[letter] = self._cut(letter, cut, cut.chunks)
-        return found
+    def cuts(self) -> dict[str, tuple[tuple[tuple[int, ...], ...], ...]]:
+        """By letter its shares, of each the tiles, of each where chunks begin and end."""
+        return {i: self._cut(i, cut) for i, cut in self._cut_tiles().items()}
 
-    def _cut(self, letter: str, cut: Cut, chunks: int) -> Chunks:
-        """Cut one letter into shares, tiles, and so many chunks of a tile."""
+    def _cut_tiles(self) -> dict[str, Cut]:
+        """Share the tiles of a class among its letters, so that few chunks are in use at once.
+
+        Tiles of outer letters are runs of chunks; the innermost one is cut as often as it takes.
+        """
+        division, found = self.division, dict[str, Cut]()
+        for one in division.problem.classes:
+            letters = [i for i in division.loops if i in one.letters]
+            left = prod(division.cut[i].tiles for i in letters)
+            while letters:
+                letter = letters.pop()
+                cut, inner = division.cut[letter], prod(map(self._share, letters))
+                runs = (len(self.edges.get(letter, ())) + 1) // cut.workers
+                tiles = max(min(left, runs), ceil(left / inner)) if letters else left
+                found[letter] = replace(cut, tiles=min(tiles, self._share(letter)))
+                left = ceil(left / tiles)
+        return {i: found[i] for i, _ in division.cuts}
+
+    def _share(self, letter: str) -> int:
+        """Return the extent of a letter in the shortest share."""
+        return max(1, self.division.problem.sizes[letter] // self.division.cut[letter].workers)
+
+    def _cut(self, letter: str, cut: Cut) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """Cut one letter."""
         extent, edges = self.division.problem.sizes[letter], self.edges.get(letter, frozenset())
-        size = max(1.0, extent / cut.workers / cut.tiles)
-        near = SNAP_SHARE * extent / cut.workers
+        size = extent / cut.workers / cut.tiles
         inner = Cut(cut.workers).bounds(extent)[1:-1]
-        bounds, shares = [0], []
-        for share in pairwise((0, *(_snap(at, edges, near) for at in inner), extent)):
-            tiles = [share] if cut.tiles == 1 else _join(_split(share, edges, size), size)
-            numbers = []
-            for tile in tiles:
-                own = _split(tile, edges, size / chunks)
-                numbers.append(range(len(bounds) - 1, len(bounds) + len(own) - 2))
-                bounds += own[1:]
-            shares.append(tuple(numbers))
-        return Chunks(tuple(bounds), tuple(shares))
+        near = SNAP_SHARE * extent / cut.workers
+        shares = pairwise((0, *(_snap(at, edges, near) for at in inner), extent))
+        return tuple(
+            tuple(
+                _cut_span(tile, edges, size / cut.chunks, cut.chunks)
+                for tile in pairwise(_cut_span(share, edges, size, cut.tiles))
+            )
+            for share in shares
+        )
+
+    def bounds(self, letter: str) -> list[int]:
+        """Return where chunks of a letter begin and end."""
+        return sorted({at for share in self.cuts[letter] for at in chain(*share)})
 
     @property
     def count(self) -> int:
         """How many tasks there are."""
-        return prod(len(one.bounds) - 1 for one in self.cuts.values())
+        return prod(len(self.bounds(i)) - 1 for i in self.cuts)
 
     @property
     def seconds(self) -> float:
@@ -155,47 +159,37 @@ class Schedule:
 
     @property
     def held(self) -> int:
-        """Bytes of C on a worker: of a tile, or all of its share, and of chunks that change."""
-        division = self.division
+        """Bytes of C on a worker: of a tile, or of its share, and of chunks that come or leave."""
+        division, sizes = self.division, dict[str, tuple[int, int, int]]()
+        for i, shares in self.cuts.items():
+            tiles = [tile for share in shares for tile in share]
+            sizes[i] = (
+                max(share[-1][-1] - share[0][0] for share in shares),
+                max(tile[-1] - tile[0] for tile in tiles),
+                max(end - begin for tile in tiles for begin, end in pairwise(tile)),
+            )
         letters = division.problem.spec.output.letters
-        back = comes_back(division.problem, division.cut, division.order, letters)
-        stays = back or division.keeps.results
-        tile, chunk = (
-            prod(self.cuts[i].largest(kind) for i in letters)
-            for kind in ("share" if stays else "tile", "chunk")
-        )
-        added = any(len(one.bounds) > 2 for i, one in self.cuts.items() if i not in letters)
-        changing = (1 + added) * division.cluster.threads * chunk
-        return (tile + changing) * division.problem.itemsize
+        share, tile, chunk = (prod(sizes[i][at] for i in letters) for at in range(3))
+        given = division.problem, division.cut, division.order, division.cluster.threads
+        held = held_results(*given, division.keeps, (share, tile, chunk))
+        return held * division.problem.itemsize
 
-    def size(self, tensor: int, chunk: Chunk) -> int:
-        """Return the bytes of a chunk of a tensor."""
-        return prod(self.shape(tensor, chunk)) * self.division.problem.itemsize
-
-    def shape(self, tensor: int, chunk: Chunk) -> tuple[int, ...]:
-        """Return the shape of a chunk of a tensor."""
-        return tuple(end - begin for begin, end in self.box(tensor, chunk))
-
-    def box(self, tensor: int, chunk: Chunk) -> tuple[tuple[int, int], ...]:
-        """Return where a chunk of a tensor begins and ends along each axis."""
-        letters = self.division.problem.spec.tensors[tensor].letters
-        cuts = self.cuts
-        return tuple(
-            (cuts[i].bounds[at], cuts[i].bounds[at + 1])
-            for i, at in zip(letters, chunk, strict=True)
-        )
+    def size(self, box: Box) -> int:
+        """Return the bytes of a part of a tensor."""
+        return prod(end - begin for begin, end in box) * self.division.problem.itemsize
 
     def moved(self) -> tuple[int, int, int]:
         """Return the bytes of C, A and B that cross the network, counted task by task."""
-        sizes = [0, 0, 0]
+        sizes = [self.moved_results, 0, 0]
         for block, users in self.users.items():
-            sizes[block.operand] += (len(users) - 1) * self.size(block.operand, block.chunk)
-        parts: dict[Chunk, set[int]] = {}
-        for task in self.tasks:
-            parts.setdefault(task.chunk, set()).add(task.part)
-        for chunk, found in parts.items():
-            sizes[0] += (len(found) - 1) * self.size(0, chunk)
+            sizes[block.operand] += (len(users) - 1) * self.size(block.box)
         return sizes[0], sizes[1], sizes[2]
+
+    @property
+    def moved_results(self) -> int:
+        """The bytes of C that are added to those of another worker."""
+        parts = {(task.boxes[0], task.part) for task in self.tasks}
+        return sum(self.size(box) for box, part in parts if part)
 
     def _own(self, number: int) -> Iterator[Task]:
         """Yield the tasks of one worker."""
@@ -204,76 +198,78 @@ class Schedule:
         place, rest = {}, number
         for letter, one in reversed(division.cuts):
             rest, place[letter] = divmod(rest, one.workers)
+        summed = [i for i in place if i not in spec.output.letters]
         part = 0
-        for letter, one in division.cuts:
-            if letter not in spec.output.letters:
-                part = part * one.workers + place[letter]
-        outer = division.loops[::-1]
-        visits: dict[tuple[int, Chunk], int] = {}
-        latest: dict[int, Chunk] = {}
-        own = {i: cut.tiles[place[i]] for i, cut in self.cuts.items()}
-        for step, at in enumerate(product(*(range(len(own[i])) for i in outer))):
-            tile = dict(zip(outer, at, strict=True))
-            visit = [0, self._visit(1, tile, latest, visits), self._visit(2, tile, latest, visits)]
-            for inner in product(*(own[i][tile[i]] for i in place)):
-                here = dict(zip(place, inner, strict=True))
-                chunk, *operands = (tuple(here[i] for i in one.letters) for one in spec.tensors)
-                blocks = Block(1, operands[0], visit[1]), Block(2, operands[1], visit[2])
-                yield Task(number, step, part, chunk, blocks)
+        for letter in summed:
+            part = part * division.cut[letter].workers + place[letter]
+        visits = tuple(_Visits(division, one.letters) for one in spec.operands)
+        loops, own = division.loops[::-1], {i: cut[place[i]] for i, cut in self.cuts.items()}
+        for step, tiles in enumerate(product(*(own[i] for i in loops))):
+            bounds = dict(zip(loops, tiles, strict=True))
+            blocks = []
+            for operand, tensor in enumerate(spec.operands):
+                box = tuple((bounds[i][0], bounds[i][-1]) for i in tensor.letters)
+                blocks.append(Block(1 + operand, box, visits[operand].count(box)))
+            for spans in product(*(pairwise(bounds[i]) for i in place)):
+                here = dict(zip(place, spans, strict=True))
+                c, a, b = (tuple(here[i] for i in one.letters) for one in spec.tensors)
+                own_blocks = blocks[0], blocks[1]
+                yield Task(number, step, part, (c, a, b), own_blocks, self._cut_task(here))
 
-    def _visit(
-        self,
-        operand: int,
-        tile: Mapping[str, int],
-        latest: dict[int, Chunk],
-        visits: dict[tuple[int, Chunk], int],
-    ) -> int:
-        """Return how often the loops have come back to an operand's tile, where it is not kept."""
-        division = self.division
-        letters: Sequence[str] = division.problem.spec.tensors[operand].letters
-        if division.keeps.blocks or not comes_back(
-            division.problem, division.cut, division.order, letters
-        ):
-            return 0
-        here = tuple(tile[i] for i in letters)
-        if latest.get(operand) != here:
-            latest[operand] = here
-            visits[operand, here] = visits.get((operand, here), -1) + 1
-        return visits[operand, here]
+    def _cut_task(self, spans: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, ...]]:
+        """Cut a task's letters at chunks' ends, unless the parts of a class are short then."""
+        found: dict[str, tuple[int, ...]] = {}
+        for one in self.division.problem.classes:
+            cut = {
+                i: (begin, *sorted(at for at in self.edges.get(i, ()) if begin < at < end), end)
+                for i, (begin, end) in ((i, spans[i]) for i in one.letters)
+            }
+            longest = prod(max(b - a for a, b in pairwise(own)) for own in cut.values())
+            found |= cut if longest >= LEAST_PIECE else {i: spans[i] for i in one.letters}
+        return found
 
 
-def _split(bounds: Sequence[int], edges: Collection[int], size: float) -> list[int]:
-    """Return bounds and edges between them, with equal parts of about a size between these.
+class _Visits:
+    """Counts how often a worker's loops have come back to tiles of an operand that are not kept."""
+
+    def __init__(self, division: Division, letters: tuple[str, ...]) -> None:
+        kept = division.keeps.blocks
+        order = division.problem, division.cut, division.order
+        self.counts = not kept and comes_back(*order, letters)
+        self.latest: Box | None = None
+        self.visits: dict[Box, int] = {}
+
+    def count(self, box: Box) -> int:
+        """Return how often the loops have come back to a tile."""
+        if self.counts and self.latest != box:
+            self.latest = box
+            self.visits[box] = self.visits.get(box, -1) + 1
+        return self.visits.get(box, 0)
+
+
+def _cut_span(
+    span: tuple[int, int], edges: Collection[int], size: float, count: int
+) -> tuple[int, ...]:
+    """Return bounds of parts of about a size: whole runs of chunks, or equal parts of a chunk.
 
     Parts have few different lengths then, each of which needs an expression.
 
     Examples
     --------
-    >>> _split((0, 100), {40, 80}, 25)
-    [0, 20, 40, 60, 80, 100]
+    >>> _cut_span((0, 100), {20, 40, 60, 80}, 41, 3), _cut_span((0, 100), {40, 80}, 25, 4)
+    ((0, 40, 80, 100), (0, 20, 40, 60, 80, 100))
     """
-    own = sorted({*bounds, *(one for one in edges if bounds[0] < one < bounds[-1])})
-    found = own[:1]
-    for begin, end in pairwise(own):
-        parts = Cut(1, 1, max(1, min(end - begin, round((end - begin) / max(1, size)))))
-        found += [begin + one for one in parts.bounds(end - begin)[1:]]
-    return found
-
-
-def _join(bounds: Sequence[int], size: float) -> list[tuple[int, int]]:
-    """Return spans of neighbouring parts that together are about as long as a size.
-
-    Examples
-    --------
-    >>> _join((0, 20, 40, 60, 80, 100), 41)
-    [(0, 40), (40, 80), (80, 100)]
-    """
-    found, begin = [], bounds[0]
-    for at, end in pairwise(bounds):
-        if end - begin > (1 + SNAP_SHARE) * size and at > begin:
-            found.append((begin, at))
-            begin = at
-    return [*found, (begin, bounds[-1])]
+    if count == 1:
+        return span
+    fine = [span[0]]
+    for begin, end in pairwise(sorted({*span, *(at for at in edges if span[0] < at < span[1])})):
+        parts = Cut(tiles=max(1, min(end - begin, round((end - begin) / max(1, size)))))
+        fine += [begin + at for at in parts.bounds(end - begin)[1:]]
+    found = [span[0]]
+    for at, end in pairwise(fine):
+        if end - found[-1] > (1 + SNAP_SHARE) * size and at > found[-1]:
+            found.append(at)
+    return (*found, span[1])
 
 
 def _snap(at: int, edges: Collection[int], most: float) -> int:

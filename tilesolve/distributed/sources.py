@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, product
-from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from dask._task_spec import Alias, DataNode, convert_legacy_graph
@@ -16,19 +16,11 @@ from dask.array.optimization import optimize
 from dask.core import flatten
 from dask.utils import ensure_dict
 
-from tilesolve.constants.network import SLIVER_SHARE
 from tilesolve.contractions.errors import DtypeError, SizeError
-from tilesolve.distributed.schedule import Chunk
+from tilesolve.distributed.schedule import Box
 
-Span = tuple[int, int]
-
-
-class Piece(NamedTuple):
-    """What a block is of a chunk of a source."""
-
-    chunk: Chunk
-    box: tuple[slice, ...]
-    whole: bool
+Chunk = tuple[int, ...]
+"""Numbers of a chunk along each axis."""
 
 
 @dataclass(frozen=True)
@@ -44,54 +36,35 @@ class Source:
         chunks are there, or share tasks.
     places
         The worker that holds each chunk, as far as that is known.
-    chunks
-        Their lengths along each axis. Those that can be made anywhere may be several of the
-        array's, made one by one.
     """
 
     array: Array
     nodes: Mapping[Chunk, Mapping[Any, Any]]
     places: Mapping[Chunk, str]
-    chunks: tuple[tuple[int, ...], ...]
 
-    def size(self, chunk: Chunk) -> int:
-        """Return the bytes of a chunk."""
-        sizes = (own[at] for own, at in zip(self.chunks, chunk, strict=True))
-        return int(prod(sizes) * self.array.dtype.itemsize)
-
-    def passing(self, chunk: Chunk) -> int:
-        """Return the bytes that are there besides while a chunk is put together."""
-        parts = self.boxes(chunk).values()
-        sizes = [prod(own.stop - own.start for own in box) for box in parts]
-        return max(sizes) * self.array.dtype.itemsize if len(sizes) > 1 else 0
-
-    def boxes(self, chunk: Chunk) -> dict[tuple[Any, ...], tuple[slice, ...]]:
-        """Return where each of the array's chunks, by its key, lies in one of these."""
-        return _boxes(self.array, self.chunks, chunk)
+    @cached_property
+    def bounds(self) -> list[list[int]]:
+        """Where chunks begin and end along each axis."""
+        return [[0, *accumulate(sizes)] for sizes in self.array.chunks]
 
     @property
     def most(self) -> int:
         """The bytes of the largest chunk."""
-        return int(prod(map(max, self.chunks)) * self.array.dtype.itemsize)
+        return int(np.prod([max(sizes) for sizes in self.array.chunks]) * self.array.dtype.itemsize)
 
-    def edges(self, letters: str) -> dict[str, frozenset[int]]:
-        """Return where chunks begin along each letter."""
-        return {
-            letter: frozenset(accumulate(sizes[:-1]))
-            for letter, sizes in zip(letters, self.chunks, strict=True)
-        }
+    def box(self, chunk: Chunk) -> Box:
+        """Return where a chunk lies."""
+        return tuple((own[at], own[at + 1]) for own, at in zip(self.bounds, chunk, strict=True))
 
-    def piece(self, box: tuple[Span, ...]) -> Piece:
-        """Return the piece that a box is, which lies in one chunk."""
-        chunk, part, whole = [], [], True
-        for sizes, (begin, end) in zip(self.chunks, box, strict=True):
-            ends = list(accumulate(sizes))
-            number = bisect_right(ends, begin)
-            start = ends[number] - sizes[number]
-            chunk.append(number)
-            part.append(slice(begin - start, end - start))
-            whole &= end - begin == sizes[number]
-        return Piece(tuple(chunk), tuple(part), whole)
+    def pieces(self, box: Box) -> Iterator[tuple[Chunk, Box]]:
+        """Yield the chunks that a box reaches into, and the part of it in each."""
+        axes = []
+        for own, (begin, end) in zip(self.bounds, box, strict=True):
+            numbers = range(bisect_right(own, begin) - 1, bisect_left(own, end))
+            met = ((n, (max(begin, own[n]), min(end, own[n + 1]))) for n in numbers)
+            axes.append([(n, span) for n, span in met if span[0] < span[1]])
+        for one in product(*axes):
+            yield tuple(number for number, _ in one), tuple(span for _, span in one)
 
 
 def open_source(array: Array, held: Mapping[Any, str]) -> Source:
@@ -100,9 +73,7 @@ def open_source(array: Array, held: Mapping[Any, str]) -> Source:
     places = {chunk: held[key] for chunk, key in keys.items() if key in held}
     placed = getattr(array.dask.layers.get(array.name), "places", None)
     if held or placed:
-        found = placed or {}
-        places |= {chunk: found[chunk] for chunk in keys if chunk in found}
-        return Source(array, {}, places, array.chunks)
+        return Source(array, {}, {**(placed or {}), **places})
     graph = convert_legacy_graph(
         ensure_dict(optimize(array.dask, list(flatten(array.__dask_keys__()))))
     )
@@ -115,59 +86,7 @@ def open_source(array: Array, held: Mapping[Any, str]) -> Source:
         count > 1 and not isinstance(graph.get(key), DataNode | Alias)
         for key, count in seen.items()
     )
-    return Source(array, {} if shared else nodes, {}, array.chunks)
-
-
-def join_chunks(source: Source, least: int) -> Source:
-    """Return a source of longer chunks, if they can be made anywhere: slivers join neighbours.
-
-    Chunks of fewer bytes than asked for are joined along all axes.
-    """
-    if not source.nodes or not source.most:
-        return source
-    growth = (least / source.most) ** (1 / max(1, source.array.ndim))
-    chunks = tuple(_join_lengths(own, growth) for own in source.array.chunks)
-    found: dict[Chunk, dict[Any, Any]] = {}
-    for chunk in product(*(range(len(own)) for own in chunks)):
-        found[chunk] = {}
-        for _, *at in _boxes(source.array, chunks, chunk):
-            found[chunk] |= source.nodes[tuple(at)]
-    return replace(source, nodes=found, chunks=chunks)
-
-
-def _join_lengths(lengths: tuple[int, ...], growth: float) -> tuple[int, ...]:
-    """Return lengths of chunks after those that are much shorter than the longest have joined.
-
-    Examples
-    --------
-    >>> _join_lengths((10, 10, 10, 2), 0), _join_lengths((10,) * 5, 2)
-    ((10, 10, 12), (20, 30))
-    """
-    sliver = SLIVER_SHARE * max(lengths)
-    least, found = max(sliver, growth * max(lengths)), [lengths[0]]
-    for length in lengths[1:]:
-        if found[-1] < least or length < sliver:
-            found[-1] += length
-        else:
-            found.append(length)
-    if len(found) > 1 and found[-1] < least:
-        found[-2:] = [sum(found[-2:])]
-    return tuple(found)
-
-
-def _boxes(
-    array: Array, chunks: tuple[tuple[int, ...], ...], chunk: Chunk
-) -> dict[tuple[Any, ...], tuple[slice, ...]]:
-    """Return where each of an array's chunks, by its key, lies in one that several make."""
-    axes = []
-    for own, longer, at in zip(array.chunks, chunks, chunk, strict=True):
-        ends, begin = [0, *accumulate(own)], sum(longer[:at])
-        numbers = range(bisect_right(ends, begin) - 1, bisect_left(ends, begin + longer[at]))
-        axes.append([(n, slice(ends[n] - begin, ends[n + 1] - begin)) for n in numbers])
-    return {
-        (array.name, *(number for number, _ in one)): tuple(part for _, part in one)
-        for one in product(*axes)
-    }
+    return Source(array, {} if shared else nodes, {})
 
 
 def _ancestors(graph: Mapping[Any, Any], key: Any) -> dict[Any, Any]:

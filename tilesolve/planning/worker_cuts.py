@@ -14,6 +14,7 @@ from typing import NamedTuple
 from tilesolve.constants.network import (
     BLOCK_INSTANCES,
     CHUNKS_PER_THREAD,
+    GOOD_CHUNK_BYTES,
     LEAST_CHUNK_BYTES,
     TILE_GROWTH,
 )
@@ -114,12 +115,12 @@ def fit_cuts(
     they come again.
     """
     share = problem.part({i: max(1, ceil(n / pieces[i])) for i, n in problem.sizes.items()})
-    chunks = _cut_output(share, fused, tiles, cluster)
     size = fused.problem.sizes
     first = next((i for i in order if size[i] > 1), order[0])
     counts = {i: 1 if i == first else ceil(size[i] / tiles[i]) for i in size}
     while True:
         cut: dict[str, Cut] = {}
+        chunks = _cut_output(share, fused, {i: ceil(size[i] / counts[i]) for i in size}, cluster)
         for index, letters in fused.groups:
             extents = tuple(share.sizes[i] for i in letters)
             parts = split_class(extents, counts[index], exact=False) or extents
@@ -143,7 +144,8 @@ def _cut_output(
     output = share.spec.output.letters
     able = [index for index, letters in fused.groups if letters[0] in output]
     size = prod(tiles[index] for index in able) * share.itemsize
-    wanted = min(CHUNKS_PER_THREAD * cluster.threads, size // LEAST_CHUNK_BYTES)
+    most = min(CHUNKS_PER_THREAD * cluster.threads, size // GOOD_CHUNK_BYTES)
+    wanted = max(most, min(cluster.threads, size // LEAST_CHUNK_BYTES))
     if wanted < 2 or not able:
         return {}
     longest = fused.letters(max(able, key=tiles.__getitem__))
@@ -175,24 +177,41 @@ def held_parts(
 ) -> list[int]:
     """Return the bytes of C, A and B that are on one worker at once.
 
-    C's tile, and once more what threads add to; all of C's share if a loop comes back to its tiles,
-    or if finished chunks stay. Of an operand that a loop moves, blocks in use, on the way, and left
-    behind; or all of it, if it is kept.
+    Of an operand that a loop moves, blocks in use, on the way, and left behind; or all of it, if it
+    is kept.
     """
     tile, chunk = (largest_parts(problem, cut, chunks=own) for own in (False, True))
-    spec, running = problem.spec, [i for i in loop_letters(problem, order) if cut[i].tiles > 1]
-    summed = [i for i in problem.sizes if i not in spec.output.letters]
-    added = any(cut[i].tiles > 1 or cut[i].workers > 1 for i in summed)
+    running = [i for i in loop_letters(problem, order) if cut[i].tiles > 1]
     found = []
-    for tensor in spec.tensors:
+    for tensor in problem.spec.tensors:
         held, own = prod(tile[i] for i in tensor.letters), set(tensor.letters) & set(running)
-        back = comes_back(problem, cut, order, tensor.letters)
-        output = tensor is spec.output
-        if (back and (keeps.blocks or output)) or (output and keeps.results):
-            held *= prod(cut[i].tiles for i in tensor.letters)
-        elif own and not output:
+        share = held * prod(cut[i].tiles for i in tensor.letters)
+        if tensor is problem.spec.output:
+            sizes = share, held, prod(chunk[i] for i in tensor.letters)
+            held = held_results(problem, cut, order, threads, keeps, sizes)
+        elif keeps.blocks and comes_back(problem, cut, order, tensor.letters):
+            held = share
+        elif own:
             held *= BLOCK_INSTANCES if running[0] in own else 2
-        if output:
-            held += (1 + added) * threads * prod(chunk[i] for i in tensor.letters)
         found.append(held * problem.itemsize)
     return found
+
+
+def held_results(
+    problem: Problem,
+    cut: Mapping[str, Cut],
+    order: str,
+    threads: int,
+    keeps: Keeps,
+    sizes: tuple[int, int, int],
+) -> int:
+    """Return how many elements of C are on one worker, given those of its share, tile and chunk.
+
+    They are the tile's, or the share's if a loop comes back to tiles or finished chunks stay; and
+    chunks that leave, or that come from workers that sums are split among.
+    """
+    share, tile, chunk = sizes
+    output = problem.spec.output.letters
+    stays = keeps.results or comes_back(problem, cut, order, output)
+    split = any(one.workers > 1 for i, one in cut.items() if i not in output)
+    return (share if stays else tile) + (0 if stays and not split else threads * chunk)
