@@ -8,6 +8,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client, WorkerPlugin, wait
+from patience import PATIENCE
 
 from tilesolve.contractions.errors import (
     DtypeError,
@@ -156,15 +157,15 @@ def test_a_worker_that_is_killed(kind, client, cluster):
         found = einsum("ij,jk->ik", x, x, client=client, memory_limit=16_000_000)
         wanted = wanted @ wanted
     else:
-        found, wanted = map_batch(slow, x, images=10, client=client), 2 * wanted
+        found, wanted = map_batch(slow, x, images=100, client=client), 2 * wanted
     victim, *_ = client.run(os.getpid).values()
     future = client.compute(found)
     while sum(one.state == "memory" for one in list(cluster.scheduler.tasks.values())) < 3:
         time.sleep(0.01)
     os.kill(victim, signal.SIGKILL)
     assert not future.done()
-    np.testing.assert_allclose(future.result(timeout=60), wanted, rtol=1e-10)
-    client.wait_for_workers(2, timeout=60)
+    np.testing.assert_allclose(future.result(timeout=PATIENCE), wanted, rtol=1e-10)
+    client.wait_for_workers(2, timeout=PATIENCE)
 
 
 def test_what_cannot_be_is_refused_at_once(client):
