@@ -15,14 +15,11 @@ from tilesolve.machine.what_if import scale_figures
 from tilesolve.model.price import LevelPrice
 from tilesolve.planning.network import Division, divide
 from tilesolve.planning.solution import Solution
-from tilesolve.plans.files import refuse_damage, seal, unseal
+from tilesolve.plans.files import FORMAT, refuse_damage, seal, unseal
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.plans.report import least_volumes, level_row, write_report
 from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_duration, format_size
-
-FORMAT = 1
-"""Version of the JSON; a file of another version is refused."""
 
 HOLDS = "a plan for workers"
 """What such JSON says that it holds."""

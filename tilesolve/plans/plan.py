@@ -379,10 +379,8 @@ def plan(
     aligned = read_flag(aligned_output, "aligned_output", PlanError)
     if workers is not None:
         if demand != Demand() or constant or aligned or threads is not None:
-            raise PlanError(
-                "workers compute a contraction alone: no epilogue, strategy or constant; a Cluster "
-                "says how many threads each has"
-            )
+            told = "workers compute a contraction alone: no epilogue, strategy or constant; a "
+            raise PlanError(f"{told}Cluster says how many threads each has")
         return _plan_for_workers(
             problem_of(spec, extents, name), Machine.load(machine), workers, cache=cache
         )
