@@ -57,7 +57,11 @@ def show_plan(
         typer.Option(help="f16, bf16, f32, f64, c64, c128 or a name; else f64, of --conv f32."),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(help="Cores that share the work; else TILESOLVE_NUM_THREADS or 1.")
+        int | None,
+        typer.Option(
+            help="Cores that share the work, or of each of --workers; else TILESOLVE_NUM_THREADS "
+            "or 1."
+        ),
     ] = None,
     accumulate: Annotated[
         bool, typer.Option("--accumulate", help="Add to what the output holds.")
@@ -134,13 +138,13 @@ def show_plan(
             _read_extents(" ".join(words)),
             machine,
             dtype=full_dtype(dtype) or "float64",
-            threads=threads,
+            threads=threads if workers is None else None,
             accumulate=accumulate,
             epilogue=epilogue,
             strategy=strategy,
             tries=tries,
             aligned_output=aligned_output,
-            workers=_read_workers(workers, worker_memory, network_bandwidth),
+            workers=_read_workers(workers, worker_memory, network_bandwidth, threads),
             cache=cache,
         )
         report = str(found)
@@ -157,7 +161,7 @@ def show_plan(
 
 
 def _read_workers(
-    workers: int | None, memory: float | None, bandwidth: float | None
+    workers: int | None, memory: float | None, bandwidth: float | None, threads: int | None
 ) -> Cluster | None:
     """Return the workers that options describe, the rest as the cluster file has it."""
     if workers is None:
@@ -169,6 +173,7 @@ def _read_workers(
         found,
         memory=found.memory if memory is None else int(memory),
         bandwidth=found.bandwidth if bandwidth is None else bandwidth,
+        threads=found.threads if threads is None else threads,
     )
 
 

@@ -7,7 +7,9 @@ import pytest
 
 pytest.importorskip("distributed", reason="the extra dask is missing")
 
+import dask
 from distributed import Client, LocalCluster
+from patience import PATIENCE
 
 LIMIT = 1_000_000_000
 """Bytes of memory of a worker."""
@@ -15,9 +17,13 @@ LIMIT = 1_000_000_000
 
 @pytest.fixture(scope="module")
 def cluster():
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=":0"
-    ) as found:
+    with (
+        # A busy computer takes long to start a worker again.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": PATIENCE}),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=":0"
+        ) as found,
+    ):
         yield found
 
 

@@ -8,6 +8,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client, WorkerPlugin, wait
+from patience import PATIENCE
 
 from tilesolve.contractions.errors import (
     DtypeError,
@@ -16,7 +17,7 @@ from tilesolve.contractions.errors import (
     SizeError,
     SpecError,
 )
-from tilesolve.distributed import einsum, promises, tensordot
+from tilesolve.distributed import einsum, map_batch, promises, tensordot
 
 CASES = [
     ("ij,jk->ik", [(130, 170), (170, 90)], [37, 50]),
@@ -146,17 +147,29 @@ def test_held_chunks_stay_where_they_are(client):
     np.testing.assert_allclose(result.compute()[:, 0], first.sum(axis=1).compute(), rtol=1e-11)
 
 
-def test_a_worker_that_is_killed(client):
-    """Its tasks run again elsewhere, and nothing hangs."""
-    x = da.random.default_rng(1).random((1200, 1200), chunks=300)
-    found = einsum("ij,jk->ik", x, x, client=client, memory_limit=16_000_000)
+@pytest.mark.parametrize("kind", ["contraction", "batch"])
+def test_a_worker_that_is_killed(kind, client, cluster):
+    """Amid the work: its tasks run again elsewhere, and nothing hangs."""
+
+    def slow(block):
+        time.sleep(0.02)
+        return 2 * block
+
+    x = da.random.default_rng(1).random((1200, 1200), chunks=300).map_blocks(slow)
     wanted = x.compute(scheduler="sync")
-    pids = client.run(os.getpid)
+    if kind == "contraction":
+        found = einsum("ij,jk->ik", x, x, client=client, memory_limit=16_000_000)
+        wanted = wanted @ wanted
+    else:
+        found, wanted = map_batch(slow, x, images=100, client=client), 2 * wanted
+    victim, *_ = client.run(os.getpid).values()
     future = client.compute(found)
-    time.sleep(0.3)
-    os.kill(next(iter(pids.values())), signal.SIGKILL)
-    np.testing.assert_allclose(future.result(timeout=60), wanted @ wanted, rtol=1e-10)
-    client.wait_for_workers(2, timeout=60)
+    while sum(one.state == "memory" for one in list(cluster.scheduler.tasks.values())) < 3:
+        time.sleep(0.01)
+    os.kill(victim, signal.SIGKILL)
+    assert not future.done()
+    np.testing.assert_allclose(future.result(timeout=PATIENCE), wanted, rtol=1e-10)
+    client.wait_for_workers(2, timeout=PATIENCE)
 
 
 def test_what_cannot_be_is_refused_at_once(client):

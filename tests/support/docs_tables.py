@@ -43,7 +43,7 @@ def volumes() -> str:
     head = "| workers | grid | GB moved | GB at least | ratio | priced |"
     lines = [head, "| --: | --- | --: | --: | --: | --: |"]
     machine, problem = Machine.load("i7-6700k"), Problem.of("ij-ik-kj", 16384)
-    for workers in (2, 4, 6, 8, 16, 64, 100, 256, 1024, 4096):
+    for workers in (2, 4, 6, 7, 8, 16, 22, 64, 100, 256, 1024, 4096):
         found = divide(problem, machine, Cluster(workers, 1 << 34, 1.2e9))
         moved, grid = sum(Schedule(found).moved()), "×".join(str(c.workers) for _, c in found.cuts)
         sizes = f"{moved / 1e9:.2f} | {found.least / 1e9:.2f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import dask.array as da
@@ -20,7 +20,7 @@ from tilesolve.constants.network import (
 )
 from tilesolve.contractions.errors import MachineError, MemoryLimitError
 from tilesolve.distributed.placement import Placement
-from tilesolve.machine.cluster import Cluster, cluster_file
+from tilesolve.machine.cluster import Cluster, read_cluster
 from tilesolve.system.free_memory import read_free_memory
 
 
@@ -51,70 +51,58 @@ class Team:
         return {key: workers[0] for key, workers in found.items() if workers}
 
 
-def find_team(client: Client | None, memory_limit: int | None = None) -> Team:
+def find_team(client: Client | None, memory_limit: float | None = None) -> Team:
     """Return the workers of a client, or of the one in force; this process if there is none.
 
     Raises
     ------
     MachineError
-        If the client is closed, or has no workers.
+        If the client is none, is closed, or has no workers.
     MemoryLimitError
         If the limit is no positive number.
     """
-    if memory_limit is not None and not memory_limit > 0:
+    number = isinstance(memory_limit, int | float) and 0 < memory_limit < inf
+    if memory_limit is not None and not number:
         raise MemoryLimitError(
-            f"memory_limit must be a positive number of bytes, got {memory_limit!r}"
+            f"memory_limit must be a positive number of bytes, got {memory_limit!r:.60}"
         )
     if client is None:
         try:
             client = default_client()
         except ValueError:
-            return Team(_limited(_this_process(), memory_limit))
+            threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+            own = Cluster(1, read_free_memory(), ASSUMED_NETWORK_RATE, threads)
+            return _limit_blocks(Team(own), memory_limit or own.room)
+    if not isinstance(client, Client):
+        raise MachineError(f"client must be one of distributed's, got {client!r:.60}")
     if client.status != "running":
         raise MachineError(f"the client is {client.status}: connect a new one")
-    found = describe_workers(client)
-    if not found:
-        raise MachineError(f"the cluster of {client!r} has no workers")
+    team = read_workers(client)
     client.register_plugin(Placement())
-    least = min(found.values(), key=lambda one: one.memory)
-    rate = _network_rate()
-    threads = min(one.threads for one in found.values())
     # Code takes much of a small worker, and Dask writes data to files where a process takes more.
-    free = max(1, int(SPILL_SHARE * least.memory) - WORKER_CODE_BYTES)
-    memory = min(least.memory, ceil(free / WORKER_MEMORY_SHARE))
-    cluster = Cluster(len(found), memory, rate, threads)
-    return Team(_limited(cluster, memory_limit), tuple(sorted(found)), client)
+    free = max(1, int(SPILL_SHARE * team.cluster.memory) - WORKER_CODE_BYTES)
+    return _limit_blocks(team, memory_limit or min(team.cluster.room, free))
 
 
-def describe_workers(client: Client) -> dict[str, Cluster]:
-    """Return each worker by its address, as a cluster of one."""
-    free = read_free_memory()
+def read_workers(client: Client) -> Team:
+    """Return a client's workers as plans count with them: the least memory, the fewest threads.
+
+    Raises
+    ------
+    MachineError
+        If it has none.
+    """
     workers = client.scheduler_info(n_workers=-1)["workers"]
-    return {
-        address: Cluster(
-            1,
-            int(one["memory_limit"] or free // len(workers)),
-            ASSUMED_NETWORK_RATE,
-            int(one["nthreads"]),
-        )
-        for address, one in workers.items()
-    }
+    if not workers:
+        raise MachineError(f"the cluster of {client!r} has no workers")
+    free = read_free_memory() // len(workers)
+    memory = min(int(one["memory_limit"] or free) for one in workers.values())
+    threads = min(int(one["nthreads"]) for one in workers.values())
+    cluster = Cluster(len(workers), memory, ASSUMED_NETWORK_RATE, threads)
+    return Team(cluster, tuple(sorted(workers)), client)
 
 
-def _network_rate() -> float:
-    """Return the bandwidth of the cluster file, or what is assumed without one."""
-    path = cluster_file()
-    return Cluster.load(path).bandwidth if path.is_file() else ASSUMED_NETWORK_RATE
-
-
-def _this_process() -> Cluster:
-    """Return the threads of this process, which share its memory, as one worker."""
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    return Cluster(1, read_free_memory(), ASSUMED_NETWORK_RATE, threads)
-
-
-def _limited(cluster: Cluster, memory_limit: int | None) -> Cluster:
-    """Return a cluster whose blocks may take so much memory on a worker."""
-    if memory_limit is None:
-        return cluster
-    return replace(cluster, memory=ceil(memory_limit / WORKER_MEMORY_SHARE))
+def _limit_blocks(team: Team, room: float) -> Team:
+    """Return workers on each of which blocks may take so many bytes, on the network in force."""
+    memory, rate = ceil(room / WORKER_MEMORY_SHARE), read_cluster(1).bandwidth
+    return replace(team, cluster=replace(team.cluster, memory=memory, bandwidth=rate))

@@ -2,52 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from itertools import count as count_up
-from itertools import islice
+from itertools import count, islice
 from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
+import dask
 import dask.array as da
 import numpy as np
 import numpy.typing as npt
 
 from tilesolve.constants.network import BLOCK_INSTANCES, CHUNKS_PER_THREAD
 from tilesolve.contractions.errors import MemoryLimitError, PlanError, SizeError
+from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.distributed.clients import Team, find_team
 from tilesolve.distributed.sources import check_array
+from tilesolve.machine.model import Machine
+from tilesolve.networks.model import Model, load
+from tilesolve.planning.solve import solve
 from tilesolve.plans.plan import Plan
-from tilesolve.system.loading import load_module
 from tilesolve.system.units import format_size
 
 Array = npt.NDArray[Any]
 
 
-class Work:
-    """A function that each worker's process opens once, for all of its threads."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.text = cloudpickle.dumps(function)
-
-    def __call__(self, *blocks: Array, block_info: Any = None) -> Array:
-        """Run the function; Dask's description of a block is left out."""
-        del block_info
-        found = _open(self.text)(*blocks)
-        return np.asarray(next(iter(found.values())) if isinstance(found, dict) else found)
-
-
-@lru_cache(maxsize=16)
-def _open(text: bytes) -> Callable[..., Any]:
-    """Return the function of a text."""
-    function: Callable[..., Any] = cloudpickle.loads(text)
-    return function
-
-
 def map_batch(
-    work: Callable[..., Any] | Plan | str,
+    work: Callable[..., Any] | Plan | str | os.PathLike[str],
     *arrays: Any,
     images: int | None = None,
     client: Any = None,
@@ -60,12 +43,12 @@ def map_batch(
     work
         A `Plan`, which computes a contraction for each element of a batch; a `ConvLayer`; the path
         of an ONNX file that workers can read, whose first output is taken; or a function that takes
-        blocks of all arrays.
+        blocks of all arrays. Workers of another CPU plan for themselves.
     *arrays
         Arrays with the batch in front; other axes are not cut.
     images
-        How many elements of the batch one call takes, as a layer of fixed shape does; if None, as
-        many as keep all workers busy and fit their memory.
+        How many elements of the batch one call takes; if None, as many as a layer or a model of
+        fixed shapes takes, else as many as keep all workers busy and fit their memory.
     client, memory_limit
         As in `einsum`.
 
@@ -73,6 +56,8 @@ def map_batch(
     ------
     SizeError
         If the batches differ, or `images` does not divide them.
+    PlanError
+        If the work is none of these, or its result has no batch in front.
     MemoryLimitError
         If what one call takes does not fit a worker's memory.
 
@@ -86,36 +71,32 @@ def map_batch(
     ((6, 4, 4), 384.0)
     """
     operands = [check_array(array, number) for number, array in enumerate(arrays)]
-    counts = {array.shape[0] if array.ndim else 0 for array in operands}
-    if len(counts) != 1 or 0 in counts:
-        raise SizeError(f"batches must be as long as each other, got {sorted(counts)}")
-    (count,) = counts
-    if images is not None and (images < 1 or count % images):
-        raise SizeError(f"images={images} does not divide the batch of {count}")
-    function: Callable[..., Any] = work.batch if isinstance(work, Plan) else work  # type: ignore[assignment]
-    if isinstance(work, str):
-        function = partial(_run_model, str(Path(work).resolve()))
+    batches = {one.shape[:1] for one in operands}
+    if len(batches) != 1 or batches <= {(), (0,)}:
+        shapes = ", ".join(f"operand {number} {one.shape}" for number, one in enumerate(operands))
+        raise SizeError(
+            f"axis 0 of all arrays must be one batch, not empty, got {shapes or 'none'}"
+        )
+    ((total,),) = batches
+    function, fixed = _read_work(work, len(operands))
+    images = fixed if images is None else images
+    if images is not None and (images not in range(1, total + 1) or total % images):
+        raise SizeError(f"images={images} does not divide the batch of {total}")
     team, probe = find_team(client, memory_limit), images or 1
-    sample = _try(function, [np.zeros((probe, *one.shape[1:]), one.dtype) for one in operands])
-    taken = sum(prod(one.shape[1:]) * one.dtype.itemsize for one in operands)
-    most = _count_that_fit(taken * probe + sample.nbytes, team) * probe
+    blocks = [np.zeros((probe, *one.shape[1:]), one.dtype) for one in operands]
+    sample = _run(function, *blocks)
+    if sample.shape[:1] != (probe,):
+        raise PlanError(f"a batch of {probe} has a result of shape {sample.shape}, not of {probe}")
+    most = probe * _count_that_fit([*blocks, sample], team)
     threads = team.cluster.workers * team.cluster.threads
-    size = images or min(most, ceil(count / (CHUNKS_PER_THREAD * threads)))
-    numbers = count_up(1)
-    pairs: list[Any] = []
+    size = images or min(most, ceil(total / (CHUNKS_PER_THREAD * threads)))
+    letters, pairs = count(1), list[Any]()
     for one in operands:
-        cut = one.rechunk({0: size, **dict.fromkeys(range(1, one.ndim), -1)})
-        pairs += [cut, (0, *islice(numbers, one.ndim - 1))]
-    made = dict(zip(islice(numbers, sample.ndim - 1), sample.shape[1:], strict=False))
-    return da.blockwise(
-        Work(function),
-        (0, *made),
-        *pairs,
-        dtype=sample.dtype,
-        concatenate=True,
-        new_axes=made,
-        meta=sample[:0],
-    )
+        cut = one.rechunk((size, *(-1 for _ in one.shape[1:])))
+        pairs += [cut, (0, *islice(letters, one.ndim - 1))]
+    made = dict(zip(letters, sample.shape[1:], strict=False))
+    given = {"dtype": sample.dtype, "meta": sample[:0], "new_axes": made, "concatenate": True}
+    return da.blockwise(_run, (0, *made), _send(function), None, *pairs, **given)
 
 
 def map_tiles(
@@ -142,6 +123,8 @@ def map_tiles(
 
     Raises
     ------
+    SizeError
+        If the halo is of an axis that the array lacks, or is too long for it.
     PlanError
         If the result is neither as large as the array nor smaller by the halo.
     MemoryLimitError
@@ -155,53 +138,108 @@ def map_tiles(
     [3.0, 6.0, 9.0, 12.0, 15.0, 18.0]
     """
     source, team = check_array(image, 0), find_team(client, memory_limit)
-    depth = {axis: int(halo.get(axis, 0)) for axis in range(source.ndim)}
-    # The smallest tile that has more than its halo.
-    least = [min(n, 4 * depth[i] + 1) if depth[i] else n for i, n in enumerate(source.shape)]
-    sample = _try(work, [np.zeros(least, source.dtype)])
-    same = list(sample.shape) == least
-    if not same and list(sample.shape) != [n - 2 * depth[i] for i, n in enumerate(least)]:
+    for axis, depth in halo.items():
+        if axis not in range(source.ndim) or depth not in range((source.shape[axis] + 1) // 2):
+            raise SizeError(
+                f"a halo of {depth} on each side of axis {axis} does not fit shape {source.shape}"
+            )
+    depths = [halo.get(axis, 0) for axis in range(source.ndim)]
+    # The smallest tile that has more than its halo, and what it has.
+    least = [min(n, 4 * halo[i] + 1) if i in halo else n for i, n in enumerate(source.shape)]
+    inner = tuple(n - 2 * depth for n, depth in zip(least, depths, strict=True))
+    block = np.zeros(least, source.dtype)
+    sample = _run(work, block)
+    same = sample.shape == block.shape
+    if not same and sample.shape != inner:
         raise PlanError(
-            f"a tile of shape {tuple(least)} has a result of shape {sample.shape}: it must be as "
+            f"a tile of shape {block.shape} has a result of shape {sample.shape}: it must be as "
             f"large, or smaller by the halo {halo} on each side"
         )
-    room = _count_that_fit(prod(least) * (source.dtype.itemsize + sample.dtype.itemsize), team)
+    most = _count_that_fit([block, sample], team)
     threads = team.cluster.workers * team.cluster.threads
-    size = min(room * prod(least) * source.dtype.itemsize, ceil(source.nbytes / (2 * threads)))
-    cut = {i: "auto" if depth[i] else -1 for i in depth}
-    tiles = source.rechunk(cut, block_size_limit=max(size, prod(least) * source.dtype.itemsize))
-    none = dict.fromkeys(depth, "none")
-    parts = da.overlap.overlap(tiles, depth, none)
-    if same:
-        found = parts.map_blocks(Work(work), dtype=sample.dtype, meta=sample[:0])
-        return da.overlap.trim_internal(found, depth, none)
-    chunks = tuple(tuple(n - 2 * depth[i] for n in one) for i, one in enumerate(parts.chunks))
-    return parts.map_blocks(Work(work), dtype=sample.dtype, chunks=chunks, meta=sample[:0])
+    size = max(prod(inner), min(most * prod(inner), ceil(source.size / (2 * threads))))
+    cut = tuple("auto" if axis in halo else -1 for axis in range(source.ndim))
+    tiles = source.rechunk(cut, block_size_limit=size * source.dtype.itemsize)
+    parts = da.overlap.overlap(tiles, halo, "none")
+    taken = [0 if same else 2 * depth for depth in depths]
+    chunks = tuple(tuple(n - m for n in own) for own, m in zip(parts.chunks, taken, strict=True))
+    given = {"dtype": sample.dtype, "meta": sample[:0], "chunks": chunks}
+    found = da.map_blocks(_run, _send(work), parts, **given)
+    return da.overlap.trim_internal(found, halo, "none") if same else found
 
 
-def _run_model(file: str, block: Array) -> Any:
-    """Return the outputs of a model, which a process loads once."""
-    return _load_model(file)(block)
+def _run(function: Callable[..., Any], *blocks: Array) -> Array:
+    """Return what a function makes of blocks; of several named results the first one."""
+    found = function(*blocks)
+    return np.asarray(next(iter(found.values())) if isinstance(found, dict) else found)
+
+
+def _send(function: Callable[..., Any]) -> Any:
+    """Return a function as a task of its own, which Dask moves to each worker once."""
+    return dask.delayed(function, pure=True, traverse=False)
+
+
+def _read_work(
+    work: Callable[..., Any] | Plan | str | os.PathLike[str], given: int
+) -> tuple[Callable[..., Any], int | None]:
+    """Return a function of so many blocks, and what batch it takes at once; None for any."""
+    function, batch, takes = work, None, given
+    if isinstance(work, Plan):
+        function, takes = partial(_run_batch, work), 2
+    elif isinstance(work, ConvLayer):
+        function, takes = partial(_run_layer, work), 1 + work.has_residual
+        batch = work.convolution.x_shape[0]
+    elif isinstance(work, str | os.PathLike):
+        file = str(Path(work).resolve())
+        inputs = _load_model(file).inputs
+        known = [dims[0] for dims, _ in inputs.values() if dims and isinstance(dims[0], int)]
+        function, takes, batch = partial(_run_model, file), len(inputs), next(iter(known), None)
+    if not callable(function):
+        raise PlanError(f"work must be a plan, a layer, a file or a function, got {work!r:.60}")
+    if takes != given:
+        raise PlanError(f"{work!r:.80} takes {takes} arrays, got {given}")
+    return function, batch
+
+
+def _run_batch(plan: Plan, first: Array, second: Array) -> Any:
+    """Return a plan's contractions for blocks of a batch."""
+    return own_plan(plan).batch(first, second)
+
+
+def _run_layer(layer: ConvLayer, images: Array, residual: Array | None = None) -> Array:
+    """Return a layer's result for images."""
+    return layer(images, residual=residual)
+
+
+@lru_cache(maxsize=16)
+def own_plan(plan: Plan) -> Plan:
+    """Return a plan for this process's CPU: the same, or another one if it is for another CPU."""
+    machine = Machine.load()
+    if plan.machine.fingerprint == machine.fingerprint:
+        return plan
+    return Plan(solve(plan.problem, machine, plan.threads, plan.demand))
+
+
+def _run_model(file: str, *blocks: Array) -> Any:
+    """Return the outputs of a model for its inputs, which come in its order."""
+    model = _load_model(file)
+    return model(dict(zip(model.inputs, blocks, strict=True)))
 
 
 @lru_cache(maxsize=4)
-def _load_model(file: str) -> Callable[[Array], Any]:
-    """Return the model of a file."""
-    found: Callable[[Array], Any] = load_module("tilesolve.networks.onnx").load(file)
-    return found
+def _load_model(file: str) -> Model:
+    """Return the model of a file, which a process loads once."""
+    return load(file)
 
 
-def _try(function: Callable[..., Any], blocks: list[Array]) -> Array:
-    """Return what a function makes of small blocks of zeros: shape and dtype count."""
-    return Work(function)(*blocks)
-
-
-def _count_that_fit(size: int, team: Team) -> int:
-    """Return how many blocks of a size a thread may have of a worker's memory at once."""
-    room = team.cluster.room // (BLOCK_INSTANCES * team.cluster.threads)
-    if size > room:
+def _count_that_fit(blocks: Sequence[Array], team: Team) -> int:
+    """Return how many times such blocks fit what a thread has of a worker's memory."""
+    copies = BLOCK_INSTANCES * team.cluster.threads
+    size = copies * sum(one.nbytes for one in blocks)
+    if size > team.cluster.room:
         raise MemoryLimitError(
-            f"{BLOCK_INSTANCES} blocks of {format_size(size)} at once do not fit into "
-            f"{format_size(team.cluster.room)} of a worker with {team.cluster.threads} threads"
+            f"blocks of shapes {' and '.join(str(one.shape) for one in blocks)}, {copies} of each "
+            f"at once, take {format_size(size)}: more than the {format_size(team.cluster.room)} "
+            "that they may on a worker"
         )
-    return max(1, room // max(1, size))
+    return team.cluster.room // max(1, size)

@@ -16,7 +16,9 @@ from tilesolve.constants.network import (
 )
 from tilesolve.contractions.errors import MachineError
 from tilesolve.machine.level import check_count, check_rate
-from tilesolve.system.files import config_dir, write_atomically
+from tilesolve.machine.places import file_text
+from tilesolve.system.files import config_dir, warn_once, write_atomically
+from tilesolve.system.trust import read_trusted
 
 FORMAT = 1
 """Version of the cluster file."""
@@ -68,28 +70,32 @@ class Cluster:
         write_atomically(path, tomli_w.dumps({"format": FORMAT, **asdict(self)}), mode=0o644)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read a cluster file.
+    def load(cls, path: Path) -> Self | None:
+        """Read a cluster file; None if it is not there.
 
         Raises
         ------
         MachineError
-            If it is no such file, or a figure in it is impossible.
+            If it is damaged, a figure in it is impossible, or somebody else could have written it.
         """
-        try:
-            found = tomllib.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise MachineError(f"{path}: no cluster file: {error}") from None
+        text = file_text(path, lambda file: read_trusted(file).decode("utf-8"))
+        if text is None:
+            return None
         names = {field.name for field in fields(cls)}
-        if found.pop("format", None) != FORMAT or found.keys() - names or names - found.keys():
-            raise MachineError(
-                f"{path}: a cluster file has format = {FORMAT} and {', '.join(sorted(names))}"
-            )
-        return cls(**found)
+        try:
+            found = tomllib.loads(text)
+            if found.pop("format", None) != FORMAT or found.keys() != names:
+                wanted = ", ".join(sorted(names))
+                raise MachineError(f"a cluster file has format = {FORMAT} and {wanted}")
+            return cls(**found)
+        except ValueError as error:  # a MachineError is one
+            raise MachineError(f"{path}: {error}") from None
 
 
 def read_cluster(workers: int | Cluster) -> Cluster:
     """Return so many workers as the cluster file describes them, or as they are assumed to be.
+
+    A file that is damaged, or that somebody else could have written, is warned of once and ignored.
 
     Examples
     --------
@@ -101,7 +107,10 @@ def read_cluster(workers: int | Cluster) -> Cluster:
     if isinstance(workers, Cluster):
         return workers
     check_count("cluster", "workers", workers)
-    path = cluster_file()
-    if path.is_file():
-        return replace(Cluster.load(path), workers=workers)
-    return Cluster(workers, ASSUMED_WORKER_BYTES, ASSUMED_NETWORK_RATE)
+    try:
+        found = Cluster.load(cluster_file())
+    except MachineError as error:
+        warn_once(f"ignored until 'tilesolve calibrate --cluster' has run: {error}")
+        found = None
+    found = found or Cluster(workers, ASSUMED_WORKER_BYTES, ASSUMED_NETWORK_RATE)
+    return replace(found, workers=workers)

@@ -123,6 +123,10 @@ class PipelineFunction:
         self._signature = inspect.signature(function)
         self._known: dict[Hashable, _Traced] = {}
 
+    def __reduce__(self) -> tuple[type[PipelineFunction], tuple[Callable[..., Any], Planner]]:
+        """Return what copies and pickles have: they plan again where they are read."""
+        return type(self), (self.function, self._planner)
+
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Compute what the function does.
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from typing import Self
 
-from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.argument_kinds import check_factor
+from tilesolve.contractions.errors import MachineError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.cluster import Cluster, read_cluster
 from tilesolve.machine.model import Machine
+from tilesolve.machine.what_if import scale_figures
 from tilesolve.model.price import LevelPrice
 from tilesolve.planning.network import Division, divide
 from tilesolve.planning.solution import Solution
+from tilesolve.plans.files import FORMAT, refuse_damage, seal, unseal
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.plans.report import least_volumes, level_row, write_report
 from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_duration, format_size
+
+HOLDS = "a plan for workers"
+"""What such JSON says that it holds."""
 
 
 class ClusterPlan(Plan):
@@ -66,11 +72,10 @@ class ClusterPlan(Plan):
 
     def to_json(self) -> str:
         """Return the plan as JSON; `from_json` reads it back to an equal value."""
-        problem = self.division.problem
-        found = {"spec": str(problem.spec), "sizes": dict(problem.sizes), "dtype": problem.dtype}
-        return json.dumps(
-            {"problem": found, "cluster": asdict(self.division.cluster), "chunk": super().to_json()}
-        )
+        problem, cluster = self.division.problem, asdict(self.division.cluster)
+        whole = {"spec": str(problem.spec), "sizes": dict(problem.sizes), "dtype": problem.dtype}
+        data = {"problem": whole, "cluster": cluster, "chunk": super().to_json()}
+        return seal(HOLDS, FORMAT, data)
 
     @classmethod
     def from_json(cls, text: str) -> ClusterPlan:
@@ -79,16 +84,36 @@ class ClusterPlan(Plan):
         Raises
         ------
         PlanError
-            If it is no such plan.
+            If it is no such plan, or workers would now divide the problem otherwise.
         """
-        try:
-            found = json.loads(text)
-            problem, chunk = found["problem"], Plan.from_json(found["chunk"])
-            whole = Problem.of(problem["spec"], problem["sizes"], problem["dtype"])
-            cluster = Cluster(**found["cluster"])
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
-            raise PlanError(f"no plan for workers: {error}") from None
-        return cls(divide(whole, chunk.machine, cluster), chunk.solution)
+        data = unseal(text, HOLDS, FORMAT)
+        with refuse_damage():
+            problem, chunk = Problem.of(**data["problem"]), Plan.from_json(data["chunk"])
+            division = divide(problem, chunk.machine, Cluster(**data["cluster"]))
+        if problem.part(division.chunk) != chunk.problem:
+            raise PlanError("workers divide the problem otherwise now: make the plan again")
+        return cls(division, chunk.solution)
+
+    def whatif(self, **factors: float) -> Self:
+        """Return the plan for workers and a network with some figures multiplied.
+
+        Parameters
+        ----------
+        **factors
+            As `Plan.whatif` has them, of each worker; or ``network_bandwidth``.
+
+        Examples
+        --------
+        >>> found = plan("ij-ik-kj", 4096, "i7-6700k", workers=Cluster(4, 10**9, 1e9), cache=False)
+        >>> found.whatif(network_bandwidth=0.01).division.binds
+        'network'
+        """
+        division, factor = self.division, factors.pop("network_bandwidth", 1.0)
+        check_factor(factor, "network_bandwidth", MachineError)
+        cluster = replace(division.cluster, bandwidth=factor * division.cluster.bandwidth)
+        machine = scale_figures(self.machine, factors)
+        found = plan_for_workers(division.problem, machine, cluster, cache=False)
+        return type(self)(found.division, found.solution)
 
 
 def plan_for_workers(

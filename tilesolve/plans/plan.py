@@ -372,28 +372,27 @@ def plan(
     >>> print(plan("ij,jk->ik", [(2, 3), (3, 4)], "i7-6700k", cache=False).problem)
     ij,jk->ik i=2 k=4 j=3 float64
     """
-    threads = default_threads() if threads is None else check_threads(threads)
+    cores = default_threads() if threads is None else check_threads(threads)
     demand = read_demand(accumulate, epilogue, strategy, scheme, tries)
     extents, name = read_sizes(spec, sizes, dtype)
     check_kind(constant, str, "constant", "names of operands", PlanError)
     aligned = read_flag(aligned_output, "aligned_output", PlanError)
     if workers is not None:
-        if demand != Demand() or constant or aligned:
-            raise PlanError(
-                "workers compute a contraction alone: no epilogue, strategy or constant"
-            )
+        if demand != Demand() or constant or aligned or threads is not None:
+            told = "workers compute a contraction alone: no epilogue, strategy or constant; a "
+            raise PlanError(f"{told}Cluster says how many threads each has")
         return _plan_for_workers(
             problem_of(spec, extents, name), Machine.load(machine), workers, cache=cache
         )
     if read_flag(cache, "cache", PlanError) and plan_cache.is_enabled():
-        posed = spec, extents, machine, name, threads, demand, constant
+        posed = spec, extents, machine, name, cores, demand, constant
         found = plan_cache.cached(*posed, Plan, aligned_output=aligned)
     else:
         problem = problem_of(spec, extents, name, constant, aligned_output=aligned)
         check_epilogue(demand.epilogue, problem)
-        found = Plan(pick_fastest_measured(problem, Machine.load(machine), threads, demand))
-    if threads > found.machine.cores:
-        told = f"{threads} threads take turns on the {found.machine.cores} cores of the machine"
+        found = Plan(pick_fastest_measured(problem, Machine.load(machine), cores, demand))
+    if cores > found.machine.cores:
+        told = f"{cores} threads take turns on the {found.machine.cores} cores of the machine"
         warn_once(f"{told} {found.machine.name!r}", ThreadsWarning)
     return found
 
