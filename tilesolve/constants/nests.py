@@ -167,11 +167,12 @@ NETWORK_JOINED_NODES = 8
 NETWORK_KEPT_PROGRAMS = 4
 """Programs of one model that are kept: one for the shapes of each of the last calls."""
 
-NETWORK_GROUP_TAPS = 100
-"""Taps of a window, over all channels of a group, up to which a layer of groups is a pipeline."""
+GROUP_TAPS = 100
+"""Taps of a window, over all channels of a group, up to which a layer of groups is a statement."""
 
-NETWORK_GROUP_FILTERS = 4
-"""Filters of a group of several channels from which on such a layer is one: vectors are of them."""
+GROUP_FILTERS = 4
+"""Filters of a group of several channels from which on such a layer is one where channels are last:
+vectors are of them."""
 
 NETWORK_ALONE_SECONDS = 0.5
 """Seconds of planning a network's layers after which other cores help."""
