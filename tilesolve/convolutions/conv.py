@@ -92,7 +92,7 @@ in 1 groups (shape (1, 1, 4, 4), NCHW)
     """
     shared = None if threads is None else check_threads(threads)
     images, weights = read_array(x, "x"), read_array(w, "w")
-    plans, groups = _plans(
+    plans, statements = _plans(
         images.shape,
         weights.shape,
         bias is not None,
@@ -113,8 +113,9 @@ in 1 groups (shape (1, 1, 4, 4), NCHW)
     if bias is not None:
         shift = as_operand(bias, "bias", (layer.filters,), layer.dtype, "x")
     target = result_array(out, layer, {"x": images, "w": weights, "bias": shift})
-    if groups is not None:
-        groups.plan.run(images, groups.plan.constants(weights, shift), None, target)
+    if statements is not None:
+        found = statements.plan
+        found.run(images, found.constants(weights, shift), None, target)
     else:
         flat = plans.is_flat(images, target)
         filters = plans.form(flat).filters(weights)

@@ -143,10 +143,13 @@ class GroupCall:
         if out is None:
             out = new_result(layer.out_shape, array_dtype(layer.dtype))
         x, residual = (*given, None)[:2]
-        like_out = [one for one in (out, residual) if one is not None]
-        if type(x) is not np.ndarray or residual is out:
+        if type(x) is not np.ndarray or type(out) is not np.ndarray or residual is out:
             return None
-        if any(type(one) is not np.ndarray or one.shape != layer.out_shape for one in like_out):
+        if (residual is not None) != bool(self.plan.statements.residual):
+            return None
+        if residual is not None and type(residual) is not np.ndarray:
+            return None
+        if any(one.shape != layer.out_shape for one in (out, residual) if one is not None):
             return None
         return self.plan.repeat(x, self.constants, residual, out)
 
@@ -163,7 +166,8 @@ class GroupPlans:
     def of(cls, request: LayerRequest) -> Self | None:
         """Return the plan of the least price; None of other layers."""
         layer = request.convolution
-        if request.strategy != "solver" or not has_small_groups(layer):
+        solved = isinstance(request.strategy, str) and request.strategy == "solver"
+        if not solved or not has_small_groups(layer):
             return None
         check_tries(request.tries)
         residual = "R" if request.has_residual else ""

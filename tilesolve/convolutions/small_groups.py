@@ -101,7 +101,11 @@ class GroupStatements:
         layer = self.layer
         found = {"X": layer.x_shape, "F": self.filters(np.empty(layer.w_shape)).shape}
         found |= {"O": self.view_results(np.empty(layer.out_shape)).shape}
-        return found | ({"P": self.frame_shape} if self.is_padded or self.turns else {})
+        if not (self.is_padded or self.turns):
+            return found
+        wide = self.frame_shape[1:-1] if self.last else self.frame_shape[2:]
+        found |= {f"{x}p": n for x, n in zip(self._pixels, wide, strict=True)}
+        return found | {"P": self.frame_shape}
 
     @property
     def stages(self) -> tuple[Stage, ...] | None:

@@ -115,7 +115,8 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     if not held:
         work += _transposing_seconds(stage, tree, lanes, slot)
         last = vector or (outer[-1].letter if outer else None)
-        starts = trips.count([one for one in outer if one.letter != last])
+        around = [one for one in outer if one.letter != last and one.kind != "unrolled"]
+        starts = trips.count(around)
         return (trips.count(outer) * work + starts * start) * trips.share_of_thread()
     sums = trips.held([one for one in held if one.letter in stage.output])
     blocks = trips.count([one for one in outer if one.letter in stage.output])

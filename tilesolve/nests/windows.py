@@ -51,7 +51,9 @@ def windows_tree(request: NestRequest, rows: Rows) -> LoopTree:
     loops += [over(column, steps[column]), *inner, over(column, 1, "vector")]
     tree = make_tree(request, loops)
     loaded = tuple(as_loaded(request, stage, one, loops, rows) for one in references)
-    return replace(tree, works=(replace(tree.works[0], accesses=loaded),))
+    # Vectors follow one another: of lines that two of them share, both take a part at once.
+    follow = extents[column] * widest >= request.machine.levels[0].line
+    return replace(tree, works=(replace(tree.works[0], accesses=loaded),), aligned=follow)
 
 
 def choose_block(request: NestRequest) -> Rows:
@@ -76,11 +78,13 @@ def choose_block(request: NestRequest) -> Rows:
         return {}
     sides = [range(1, len(found) + 1) for found in windows.places.values()]
     most = request.machine.vector_registers - NEST_SPARE_REGISTERS
-    taps = len(windows.taps.addends)
+    taps, column = len(windows.taps.addends), extents[stage.output[-1]]
+    is_ragged = column > request.lanes and column % request.lanes != 0
+    written = NEST_BLOCK_TAPS // (taps * (1 + is_ragged))  # once more for the last vector
     blocks = [
         {x: n for x, n in zip(windows.places, side, strict=True) if n > 1}
         for side in product(*sides)
-        if 1 < prod(side) < most and prod(side) * taps <= NEST_BLOCK_TAPS
+        if 1 < prod(side) < most and prod(side) <= written
     ]
 
     def loads(rows: Rows) -> tuple[float, int]:
@@ -96,6 +100,15 @@ def choose_block(request: NestRequest) -> Rows:
         if held is not None and held <= most:
             return rows
     return {}
+
+
+def is_in_step(stage: Stage, tree: LoopTree) -> bool:
+    """Return whether loops compute windows with weights, the sums of several points in step."""
+    rows = {one.letter for one in tree.loops if one.kind == "unrolled"}
+    if not rows or stage.reduction is not None:
+        return False
+    taps = find_stepped_sum(stage.term, rows)
+    return taps is not None and all(len(one.reads) > 1 for one in taps.addends)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,9 +127,10 @@ class Builder:
         """Find the layers of small groups, and the zeros around what they read."""
         network, makers = self.network, self.network.makers
         for node in network.nodes:
-            chain = node.given.get("chain")
-            name = node.inputs[0] if chain else ""
-            if name not in network.shapes or not is_grouped(chain, network.shapes[name]):
+            chain, name = node.given.get("chain"), next(iter(node.inputs), "")
+            if chain is None or name not in network.shapes:
+                continue
+            if not is_grouped(chain, network.shapes[name]):
                 continue
             ends = padding_of(chain)
             is_made = name in makers and makers[name].kind not in (*VIEWS, "Concat")

@@ -93,7 +93,8 @@ class LayerWork:
     @property
     def seconds(self) -> float | None:
         """How long it is predicted to take."""
-        return self.layer.plan.seconds
+        plan = self.layer.plan
+        return plan.solution.computing_seconds if isinstance(plan, NestPlan) else plan.seconds
 
     def __str__(self) -> str:
         found = str(self.layer).partition("\n")[0]
