@@ -30,14 +30,15 @@ class GroupPlan:
     ----------
     statements
         What it computes.
-    nest
-        How.
+    nest, inputs
+        How, and the names of the arrays that it reads, in their order.
     frames
         Images with zeros around them that no call uses now: calls write within the zeros.
     """
 
     statements: GroupStatements
     nest: NestPlan
+    inputs: tuple[str, ...]
     frames: list[Array] = field(default_factory=list)
 
     @classmethod
@@ -57,7 +58,7 @@ class GroupPlan:
             outputs=("O", "P") if statements.is_padded else ("O",),
             cache=request.cache,
         )
-        return cls(statements, found)
+        return cls(statements, found, found.inputs)
 
     def constants(self, weights: Array, bias: Array | None) -> Constants:
         """Return filters and bias as calls take them."""
@@ -109,7 +110,7 @@ class GroupPlan:
         results = view(out)
         if residual is not None:
             known[self.statements.residual] = results if residual is out else view(residual)
-        return [known[name] for name in self.nest.inputs], results
+        return [known[name] for name in self.inputs], results
 
     def _take_frame(self) -> Array | None:
         """Return images with zeros around them, if the layer has such."""
@@ -136,12 +137,12 @@ class GroupCall:
 
     plan: GroupPlan
     constants: Constants
+    shape: tuple[int, ...]
 
     def run(self, out: object, alpha: float, beta: float, *given: object) -> Array | None:
         """Return what the layer gives, if its arrays are like others; see `RepeatCall.run`."""
-        layer = self.plan.statements.layer
         if out is None:
-            out = new_result(layer.out_shape, array_dtype(layer.dtype))
+            out = new_result(self.shape, array_dtype(self.plan.statements.layer.dtype))
         x, residual = (*given, None)[:2]
         if type(x) is not np.ndarray or type(out) is not np.ndarray or residual is out:
             return None
@@ -149,7 +150,7 @@ class GroupCall:
             return None
         if residual is not None and type(residual) is not np.ndarray:
             return None
-        if any(one.shape != layer.out_shape for one in (out, residual) if one is not None):
+        if out.shape != self.shape or (residual is not None and residual.shape != self.shape):
             return None
         return self.plan.repeat(x, self.constants, residual, out)
 
@@ -171,7 +172,8 @@ class GroupPlans:
             return None
         check_tries(request.tries)
         residual = "R" if request.has_residual else ""
-        ways = [True] if layer.layout == "NHWC" else [True, False]
+        across = layer.layout == "NHWC" or layer.stride[-1] > 1  # pixels of a vector lie apart
+        ways = [True] if across else [True, False]
         found = [plan for last in ways if (plan := GroupPlan.of(request, last, residual))]
         return cls(request, min(found, key=lambda one: one.nest.seconds)) if found else None
 

@@ -176,7 +176,7 @@ class ConvLayer:
         if self._groups is not None:
             found = self._groups.made(adds=added is target)
             found.run(images, self._constants, added, target)
-            self._recent = GroupCall(self._groups.plan, self._constants)
+            self._recent = GroupCall(self._groups.plan, self._constants, target.shape)
         else:
             arguments = self._line_up(images, added, target)
             self._plans.run(*arguments)
