@@ -99,7 +99,8 @@ class GroupStatements:
     def sizes(self) -> dict[str, Any]:
         """The extents of letters and the shapes of arrays, as `nest` takes them."""
         layer = self.layer
-        found = {"X": layer.x_shape, "F": self.filters(np.empty(layer.w_shape)).shape}
+        found: dict[str, Any] = {"X": layer.x_shape}
+        found["F"] = self.filters(np.empty(layer.w_shape)).shape
         found |= {"O": self.view_results(np.empty(layer.out_shape)).shape}
         if not (self.is_padded or self.turns):
             return found
