@@ -13,7 +13,7 @@ from tilesolve.machine.level import Peak
 from tilesolve.machine.microkernel import uses_half_vectors
 
 MACHINE = make_shallow_machine(512, 32)
-MACHINE = MACHINE.replace(peaks=[Peak("float32", bits, 1e11) for bits in (256, 512)])
+MACHINE = MACHINE.replace(peaks=tuple(Peak("float32", bits, 1e11) for bits in (256, 512)))
 
 
 def test_the_family_of_mixed_kernels_has_halves():

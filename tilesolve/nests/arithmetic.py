@@ -50,7 +50,7 @@ def short_share(dtype: str, extent: int, machine: Machine) -> float:
     --------
     >>> from tilesolve.machine.level import Peak
     >>> machine = Machine.load("i7-6700k").replace(vector_bits=512)
-    >>> machine = machine.replace(peaks=[Peak("float32", bits, 128e9) for bits in (256, 512)])
+    >>> machine = machine.replace(peaks=[Peak("float32", n, 128e9) for n in (256, 512)])
     >>> [short_share("float32", extent, machine) for extent in (4, 7, 8, 9)]
     [1.0, 0.5, 0.5, 1.0]
     """
