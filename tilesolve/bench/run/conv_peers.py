@@ -83,7 +83,9 @@ def _find_figures(layer: ConvLayer, timed: Timer) -> Figures:
         roofline = layer.flops / plan.machine.peak(layer.convolution.dtype, plan.threads)
         loops = [one for one in plan.solutions if isinstance(one, LoopSolution)]
         slowest = max(loops, key=lambda one: one.seconds)
-        return Figures(roofline, plan.seconds, slowest.cost.bottleneck, how=plan.how)
+        frames = [one.bytes for one in plan.computation.arrays if one.name == "P"]
+        bound = slowest.cost.bottleneck
+        return Figures(roofline, plan.seconds, bound, float(sum(frames)))
     pairs = [(time_packing(plan.executor, timed), timed()) for _ in range(PACKING_RUNS)]
     packing, whole = map(median, zip(*pairs, strict=True))
     return Figures(
