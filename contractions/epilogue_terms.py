@@ -143,6 +143,30 @@ def _spread(
     return array.transpose(order).reshape(wide)
 
 
+def follow_term(term: Term, epilogue: Epilogue) -> Term | None:
+    """Return what a chain of functions makes of a term; None if one could not be traced.
+
+    Examples
+    --------
+    >>> print(follow_term(Read("s", ()), Epilogue.parse("relu6 silu")))
+    silu(min(max(s[], 0.0), 6.0))
+    """
+    for one in epilogue.operations:
+        if one.bounds:
+            low, *high = one.bounds
+            term = apply("maximum", term, Number(low))
+            term = apply("minimum", term, Number(high[0])) if high else term
+            continue
+        found = _step(one)
+        if found.function is not None:
+            return None
+        numbers = map(Number, found.numbers)
+        term = replace_terms(
+            found.term, {SUM: term, **dict(zip((FIRST, SECOND), numbers, strict=False))}
+        )
+    return term
+
+
 def _step(one: Operation, then: Operation | None = None) -> Step:
     """Return an operation as a step, or it and the one that follows."""
     if one.function is not None:

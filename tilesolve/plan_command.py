@@ -12,7 +12,9 @@ from tilesolve.system.command_options import full_dtype, list_ignored, read_spec
 
 if TYPE_CHECKING:
     from tilesolve.machine.cluster import Cluster
+    from tilesolve.nests.plan import NestPlan
     from tilesolve.nests.request import NestRequest
+    from tilesolve.plans.plan import Plan
 
 _OF_EXPRESSIONS = ("spec", "sizes", "machine", "expressions", "levels")
 _OF_NESTS = (
@@ -132,6 +134,7 @@ def show_plan(
     if expressions and spec is not None:
         _print_expressions(spec, machine, levels)
         return
+    found: Plan | NestPlan
     if spec is not None:
         found = plan_module.plan(
             read_spec(spec),
@@ -154,10 +157,20 @@ def show_plan(
         layer = read_convolution(conv or "", layout, full_dtype(dtype) or "float32")
         found, report = plan_convolution(layer, machine, epilogue, threads, strategy, tries, cache)
     if plot is not None:
-        from tilesolve.show.drawings import draw_plan
-
-        draw_plan(found, plot)
+        _draw(found, plot)
     typer.echo(found.to_json() if as_json else report)
+
+
+def _draw(found: Plan | NestPlan, plot: Path) -> None:
+    """Draw a contraction, or the statements that a layer is."""
+    from tilesolve.pipelines.pictures import draw_solved
+    from tilesolve.plans.plan import Plan
+    from tilesolve.show.drawings import draw_plan
+
+    if isinstance(found, Plan):
+        draw_plan(found, plot)
+    else:
+        draw_solved(found.solution, plot)
 
 
 def _read_workers(

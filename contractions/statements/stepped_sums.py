@@ -7,11 +7,15 @@ registers. Computed in step, from pixel to pixel, each is loaded once and used a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.terms import Apply, Read, Reduce, Term
+
+Point = Mapping[str, int]
+"""How far a point stands from the first one of a block, by letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +54,23 @@ class SteppedSum:
         >>> find_stepped_sum(stage.term, "x").order([{"x": 0}, {"x": 1}])
         [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (1, 2)]
         """
-        found = []
-        for at, point in enumerate(points):
-            places = [tuple(moved(read, point)) for read in self.reads]
-            if places != sorted(places):
-                return None
-            found += [(place, at, number) for number, place in enumerate(places)]
-        return [(at, number) for _, at, number in sorted(found)]
+        for begin in (_is_fixed, _stays):
+            found = list(self._list_places(points, begin))
+            if all(sorted(places) == places for places in found):
+                steps = [
+                    (place, at, number)
+                    for at, places in enumerate(found)
+                    for number, place in enumerate(places)
+                ]
+                return [(at, number) for _, at, number in sorted(steps)]
+        return None
+
+    def _list_places(
+        self, points: Sequence[Mapping[str, int]], begin: Callable[[Affine, Point], bool]
+    ) -> Iterator[list[tuple[int, ...]]]:
+        """Yield where each point reads, with some axes first."""
+        for point in points:
+            yield [tuple(moved(read, point, begin)) for read in self.reads]
 
     def places(self, point: Mapping[str, int]) -> frozenset[tuple[int, ...]]:
         """Return which elements a point reads.
@@ -134,10 +148,23 @@ def _alike(one: Read, other: Read) -> bool:
     return all(a.terms == b.terms and a.divisor == b.divisor == 1 for a, b in pairs)
 
 
-def moved(read: Read, point: Mapping[str, int]) -> Iterator[int]:
+def moved(
+    read: Read, point: Point, begin: Callable[[Affine, Point], bool] | None = None
+) -> Iterator[int]:
     """Yield how far a read at a point lies from where letters stand, along each axis.
 
-    Axes without letters come first: what lies along them has weights of its own.
+    Some axes begin: what lies along them has weights of its own.
     """
-    for one in sorted(read.plain or (), key=lambda one: bool(one.letters)):
+    begin = begin or _is_fixed
+    for one in sorted(read.plain or (), key=lambda one: not begin(one, point)):
         yield one.offset + sum(factor * point.get(x, 0) for factor, x in one.terms)
+
+
+def _is_fixed(position: Affine, _: Point) -> bool:
+    """Return whether an axis has no letters."""
+    return not position.letters
+
+
+def _stays(position: Affine, point: Point) -> bool:
+    """Return whether an axis is the same for all points of a block."""
+    return not any(x in point for x in position.letters)

@@ -120,7 +120,11 @@ class Family:
         kinds = [(True, False), (False, False), (True, True)]
         common = partial(Shape, self.dtype, self.bits, group=self.group, pairing=self.pairing)
         if self.mixed:
-            return tuple(common(*sides, packed=True, mixed=True) for sides in self.tiles)
+            return tuple(
+                common(*sides, packed=True, mixed=True, halved=halved)
+                for halved in ((False, True) if self.halved else (False,))
+                for sides in self.tiles
+            )
         if self.lanewise:
             return tuple(
                 common(*sides, packed=False, lanewise=True, source=self.source)

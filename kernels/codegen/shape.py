@@ -107,7 +107,7 @@ class Shape:
         Whether it reads micro-panels, or operands in place.
     halved
         Whether the last group's vectors are half as wide, as it has no more rows. Such kernels
-        read micro-panels, and never write whole vectors.
+        read rows from micro-panels, and never write whole vectors.
     mixed
         Whether only rows come from micro-panels, and columns are read in place.
     lanewise
@@ -142,7 +142,7 @@ class Shape:
     def name(self) -> str:
         """The symbol that the kernel has in its object file."""
         kind = "halved" if self.halved else "packed" if self.packed else "placed"
-        kind = "mixed" if self.mixed else "lanewise" if self.lanewise else kind
+        kind = "lanewise" if self.lanewise else f"{kind}_mixed" if self.mixed else kind
         dtype = self.source or self.dtype
         kind = f"{self.pairing} {kind}".lstrip()
         return f"{kind}_{dtype}_{self.bits}_{self.vectors}x{self.columns}_{self.group}"

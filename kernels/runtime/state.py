@@ -18,8 +18,9 @@ ROWS, COLUMNS, SUMS, BATCHES = range(4)
 """The roles of letters."""
 
 PACKED, IN_PLACE, HALVED, MIXED = range(4)
-"""The kinds of microkernels: they read micro-panels, read in place, read micro-panels and have last
-vectors that are half as wide, or read rows from micro-panels and columns in place."""
+"""The kinds of microkernels: they read micro-panels, read in place, read as the others of a run do
+that packs rows and have last vectors that are half as wide, or read rows from micro-panels and
+columns in place."""
 
 KERNEL_KINDS = 4
 """How many kinds there are."""

@@ -1,11 +1,13 @@
 """Layers and single convolutions: equal to sliding windows in float64, whatever is asked for."""
 
 import pickle
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 from convolution_cases import (
+    ReferenceNest,
     ReferencePlan,
     block_filters,
     from_layout,
@@ -55,7 +57,11 @@ def strided(draw, array):
 @given(data=st.data())
 def test_layers_are_convolutions(data):
     """All arguments, layouts and strides come to plans as they must."""
-    with patch("tilesolve.convolutions.layer_plans.plan", ReferencePlan):
+    nests = partial(ReferenceNest, fewer=data.draw(st.booleans()))
+    with (
+        patch("tilesolve.convolutions.layer_plans.plan", ReferencePlan),
+        patch("tilesolve.convolutions.group_plans.nest", nests),
+    ):
         compute_layer(data)
 
 
@@ -126,7 +132,11 @@ def test_single_convolutions(data):
     weights = block_filters(w, blocks) if layout == "NCHWc" else strided(data.draw, w)
     call = lambda **more: tilesolve.conv(own, weights, bias, layout=layout, **rest, **more)  # noqa: E731
     forget_convolutions()
-    with patch("tilesolve.convolutions.layer_plans.plan", ReferencePlan):
+    nests = partial(ReferenceNest, fewer=data.draw(st.booleans()))
+    with (
+        patch("tilesolve.convolutions.layer_plans.plan", ReferencePlan),
+        patch("tilesolve.convolutions.group_plans.nest", nests),
+    ):
         found = call(epilogue="relu")
         out = np.full(found.shape, np.nan)
         assert call(out=out) is out

@@ -1,4 +1,4 @@
-"""Layers of small groups in networks: pipelines that read images with zeros around them."""
+"""Layers of small groups in networks: statements that read images with zeros around them."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,8 @@ from onnx import helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 from onnx_networks import make_model  # noqa: E402
 
-from tilesolve.networks.works import DepthwiseWork  # noqa: E402
+from tilesolve.nests.plan import NestPlan  # noqa: E402
+from tilesolve.networks.works import LayerWork  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("planned_at_once")
 
@@ -52,9 +53,13 @@ def layers(draw):
 def test_layers_of_small_groups(layer):
     """With any window, stride, dilation and padding, after whatever else the arena held."""
     nodes, arrays, shape = layer
+    window = arrays["w"].shape[2:]
     narrow = {name: one.astype(np.float32) for name, one in arrays.items()}
     loaded = tilesolve.onnx.load(make_model(nodes, {"x": shape}, narrow))
-    assert any(isinstance(work, DepthwiseWork) for work in loaded.program.works)
+    (made,) = loaded.layers
+    if window != (1, 1):
+        assert isinstance(made.plan, NestPlan)
+        assert not any(map(any, made.convolution.padding))
     x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     wide = {name: one.astype(np.float64) for name, one in narrow.items()}
     model = make_model(nodes, {"x": shape}, wide)
@@ -78,8 +83,8 @@ def test_other_groups_are_layers(weights):
     loaded = tilesolve.onnx.load(
         make_model(nodes, {"x": shape}, {"w": np.ones(weights, np.float32)})
     )
-    assert not any(isinstance(work, DepthwiseWork) for work in loaded.program.works)
-    assert len(loaded.layers) == 1
+    (made,) = loaded.layers
+    assert not isinstance(made.plan, NestPlan)
 
 
 def test_images_of_one_pixel():
@@ -111,7 +116,8 @@ def test_grouped_blocks_of_a_network():
     narrow = {name: one.astype(np.float32) for name, one in arrays.items()}
     made = make_model(nodes, {"x": shape}, narrow)
     loaded = tilesolve.onnx.load(made)
-    (work,) = [one for one in loaded.program.works if isinstance(one, DepthwiseWork)]
+    works = [one for one in loaded.program.works if isinstance(one, LayerWork)]
+    (work,) = [one for one in works if isinstance(one.layer.plan, NestPlan)]
     assert work.residual is not None
     assert str(work).endswith(", by a nest")
     x = rng.standard_normal(shape).astype(np.float32)

@@ -13,7 +13,8 @@ from turns import quick_each
 from tilesolve import Problem, plan
 from tilesolve.bench.cases import find_cases
 from tilesolve.contractions.suites import suite
-from tilesolve.model.price import compute_price, with_passes
+from tilesolve.model.passes import with_passes
+from tilesolve.model.price import compute_price
 from tilesolve.planning.layout_policy import policy_of
 from tilesolve.plans.loop_listing import list_loops
 from tilesolve.running.execution import trace_calls

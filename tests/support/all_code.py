@@ -27,9 +27,11 @@ def run_contractions():
 
 def run_layers():
     """Windows of images, channel by channel, and an elementwise function of what comes."""
-    image, weights = np.ones((1, 8, 9, 9), "f4"), np.ones((8, 1, 3, 3), "f4")
-    layer = tilesolve.conv_layer(image.shape, weights, groups=8, epilogue="silu")
-    compare(layer(image), np.full((1, 8, 7, 7), 9 / (1 + np.exp(-9.0))), 1e-5)
+    for dtype, error in (("f4", 1e-5), ("f2", 1e-3)):  # by statements, and as a contraction
+        image, weights = np.ones((1, 8, 9, 9), dtype), np.ones((8, 1, 3, 3), dtype)
+        layer = tilesolve.conv_layer(image.shape, weights, groups=8, epilogue="silu")
+        expected = np.full((1, 8, 7, 7), 9 / (1 + np.exp(-9.0)))
+        compare(layer(image).astype(float), expected, error)
 
 
 def run_nests():

@@ -6,6 +6,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.contractions.reference import reference
+from tilesolve.contractions.statements.evaluate import evaluate
+from tilesolve.nests.arguments import read_computation
 
 
 def slow_convolution(x, w, *, stride, padding, dilation, groups):
@@ -94,6 +96,24 @@ class ReferencePrepared(np.ndarray):
     def array(self):
         """The operand."""
         return np.asarray(self)
+
+
+class ReferenceNest:
+    """A plan of statements that evaluates them, slowly."""
+
+    def __init__(self, stages, sizes, dtype, *, outputs, fewer, **_):
+        self.computation = read_computation(stages, sizes, dtype, outputs=outputs)
+        self.inputs, self.executor = self.computation.inputs, self
+        self.seconds = len(stages) if fewer else -len(stages)
+
+    def repeat(self, arrays, named, out):
+        return None
+
+    def __call__(self, *arrays, out):
+        found = evaluate(self.computation, dict(zip(self.inputs, arrays, strict=True)), out=out)
+        several = (found, out) if isinstance(out, tuple) else ((found,), (out,))
+        for values, target in zip(*several, strict=True):
+            target[...] = values
 
 
 class ReferencePlan:

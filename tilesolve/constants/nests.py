@@ -43,6 +43,9 @@ NEST_OPERATIONS = {
 Extremes are those of floating-point numbers, which keep what is no number. Numbers that are divided
 by have reciprocals to multiply by, and bytes are picked out of a table in registers."""
 
+NEST_SINGLE_OPERATIONS = {"tanh": 35, "sigmoid": 34, "silu": 44, "gelu_tanh": 58, "gelu": 38}
+"""The same of float32, where it is much less."""
+
 NEST_WAITING_FACTOR = 2
 """How many times as long a function takes that waits for another one within the same point."""
 
@@ -93,6 +96,10 @@ NEST_SPARE_REGISTERS = 2
 
 NEST_BLOCK_TAPS = 700
 """Taps of a block of windows at most, all of which are written out: code takes a second then."""
+
+NEST_STEP_SHOWN = 0.25
+"""Share of the usual that shows of other levels' time beside windows whose sums are in step: they
+wait for nothing, and loads are known long before."""
 
 NEST_LONE_POINT = 2
 """How many times as long as its loads a point of a window takes that is computed by itself."""
@@ -170,11 +177,12 @@ NETWORK_JOINED_NODES = 8
 NETWORK_KEPT_PROGRAMS = 4
 """Programs of one model that are kept: one for the shapes of each of the last calls."""
 
-NETWORK_GROUP_TAPS = 100
-"""Taps of a window, over all channels of a group, up to which a layer of groups is a pipeline."""
+GROUP_TAPS = 100
+"""Taps of a window, over all channels of a group, up to which a layer of groups is a statement."""
 
-NETWORK_GROUP_FILTERS = 4
-"""Filters of a group of several channels from which on such a layer is one: vectors are of them."""
+GROUP_FILTERS = 4
+"""Filters of a group of several channels from which on such a layer is one where channels are last:
+vectors are of them."""
 
 NETWORK_ALONE_SECONDS = 0.5
 """Seconds of planning a network's layers after which other cores help."""

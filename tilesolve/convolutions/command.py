@@ -7,8 +7,10 @@ import re
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
 from tilesolve.contractions.errors import SizeError, SpecError
+from tilesolve.convolutions.group_plans import GroupPlans
 from tilesolve.convolutions.layer_plans import LayerRequest, read_activation
 from tilesolve.machine.model import Machine
+from tilesolve.nests.plan import NestPlan
 from tilesolve.plans.plan import Plan
 
 _PIXELS, _TAPS = ("d", "h", "w"), ("t", "r", "s")
@@ -81,7 +83,7 @@ def plan_convolution(
     strategy: str,
     tries: int,
     cache: bool,
-) -> tuple[Plan, str]:
+) -> tuple[Plan | NestPlan, str]:
     """Return the plan of a layer whose weights stay, and its report."""
     request = LayerRequest(
         layer,
@@ -92,7 +94,8 @@ def plan_convolution(
         tries=tries,
         cache=cache,
     )
-    found = request.plan(layer.flat_problem, request.activation)
+    groups = GroupPlans.of(request)
+    found = groups.plan.nest if groups else request.plan(layer.flat_problem, request.activation)
     return found, request.report(found)
 
 

@@ -15,6 +15,7 @@ from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
 from tilesolve.contractions.epilogue import EpilogueArgument
 from tilesolve.contractions.half_precision import array_dtype
+from tilesolve.convolutions.group_plans import GroupPlans
 from tilesolve.convolutions.layer_plans import (
     LayerPlans,
     LayerRequest,
@@ -91,7 +92,7 @@ in 1 groups (shape (1, 1, 4, 4), NCHW)
     """
     shared = None if threads is None else check_threads(threads)
     images, weights = read_array(x, "x"), read_array(w, "w")
-    plans = _plans(
+    plans, statements = _plans(
         images.shape,
         weights.shape,
         bias is not None,
@@ -112,11 +113,15 @@ in 1 groups (shape (1, 1, 4, 4), NCHW)
     if bias is not None:
         shift = as_operand(bias, "bias", (layer.filters,), layer.dtype, "x")
     target = result_array(out, layer, {"x": images, "w": weights, "bias": shift})
-    flat = plans.is_flat(images, target)
-    filters = plans.form(flat).filters(weights)
-    if layer.depthwise:  # these are few, and vectors lie along them
-        filters = np.ascontiguousarray(filters)
-    plans.run(flat, images, filters, shift, None, target)
+    if statements is not None:
+        found = statements.plan
+        found.run(images, found.constants(weights, shift), None, target)
+    else:
+        flat = plans.is_flat(images, target)
+        filters = plans.form(flat).filters(weights)
+        if layer.depthwise:  # these are few, and vectors lie along them
+            filters = np.ascontiguousarray(filters)
+        plans.run(flat, images, filters, shift, None, target)
     return target if out is None else out
 
 
@@ -143,10 +148,9 @@ def _plans(
     threads: int | None,
     *_settings: str | None,
     **arguments: Any,  # noqa: ANN401 - as `Convolution.of` takes them
-) -> LayerPlans:
+) -> tuple[LayerPlans, GroupPlans | None]:
     """Return the plans for such arrays and arguments, in a process with such settings."""
     layer = Convolution.of(x_shape, w_shape, **arguments)
     activation = read_activation(epilogue)
-    return LayerPlans(
-        LayerRequest(layer, activation, has_bias=has_bias, threads=threads, constant=False)
-    )
+    request = LayerRequest(layer, activation, has_bias=has_bias, threads=threads, constant=False)
+    return LayerPlans(request), GroupPlans.of(request)

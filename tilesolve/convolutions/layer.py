@@ -16,8 +16,8 @@ from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.convolutions.batch_norm import BatchNorm, fold_batchnorm, read_reals
+from tilesolve.convolutions.group_plans import Constants, GroupCall, GroupPlans
 from tilesolve.convolutions.layer_plans import (
-    LaidLayer,
     LayerPlans,
     LayerRequest,
     as_operand,
@@ -25,6 +25,8 @@ from tilesolve.convolutions.layer_plans import (
     result_array,
 )
 from tilesolve.machine.model import Machine
+from tilesolve.nests.plan import NestPlan
+from tilesolve.nests.task_writer import TaskWriter
 from tilesolve.packing.memory_overlap import Array, same_elements
 from tilesolve.plans.plan import Plan
 from tilesolve.running.prepared import Prepared
@@ -51,7 +53,9 @@ class ConvLayer:
     [4.0, 6.0, 6.0, 4.0]
     """
 
-    __slots__ = ("_bias", "_given", "_packs", "_plans", "_prepared", "_recent")
+    __slots__ = (
+        *("_bias", "_constants", "_given", "_groups", "_packs", "_plans", "_prepared", "_recent"),
+    )
 
     def __init__(
         self, request: LayerRequest, weights: Array, bias: Array | None, packs: bool = True
@@ -59,9 +63,14 @@ class ConvLayer:
         self._packs = packs
         self._plans = LayerPlans(request)
         self._bias = bias
-        self._recent: RepeatCall | None = None
+        self._recent: RepeatCall | GroupCall | None = None
         self._given: Array | None = weights
         self._prepared: dict[tuple[bool, bool, bool], Prepared] = {}
+        self._groups = GroupPlans.of(request)
+        self._constants: Constants = {}
+        if self._groups is not None:
+            self._constants = self._groups.plan.constants(weights, bias)
+            return
         made = self._plans.made(self.convolution.pointwise)
         if packs:
             self._prepare(self.convolution.pointwise, *made)
@@ -82,20 +91,22 @@ class ConvLayer:
         return weights
 
     @property
-    def plan(self) -> Plan:
-        """What runs for arrays in C order."""
+    def plan(self) -> Plan | NestPlan:
+        """What runs for arrays in C order: statements for small groups, else a contraction."""
+        if self._groups is not None:
+            return self._groups.plan.nest
         return self._plans.made(self.convolution.pointwise)[1]
 
     @property
-    def prepared(self) -> Prepared:
-        """The weights as that plan takes them."""
-        flat = self.convolution.pointwise
-        return self._prepare(flat, *self._plans.made(flat))
+    def divides_sums(self) -> bool:
+        """Whether threads divide sums, and one of them adds up what they found."""
+        plan = self.plan
+        return isinstance(plan, Plan) and bool(plan.solution.partial_outputs)
 
     @property
     def epilogue(self) -> Epilogue:
-        """What follows the convolution, in the plan's letters."""
-        return self.plan.epilogue or Epilogue(())
+        """What follows the convolution, in the letters of its contraction."""
+        return self._plans.chain(self._plans.form(self.convolution.pointwise), adds=False)
 
     @property
     def has_residual(self) -> bool:
@@ -161,19 +172,30 @@ class ConvLayer:
         self, x: npt.ArrayLike, out: npt.NDArray[Any] | None, residual: npt.ArrayLike | None
     ) -> npt.NDArray[Any]:
         """Compute a layer of arrays that were not looked at, and note what they are like."""
-        arguments = self._look_at(x, out, residual)
-        self._plans.run(*arguments)
-        self._recent = self._plans.recall(*arguments)
-        return arguments[-1] if out is None else out
+        images, added, target = self._look_at(x, out, residual)
+        if self._groups is not None:
+            found = self._groups.made(adds=added is target)
+            found.run(images, self._constants, added, target)
+            self._recent = GroupCall(self._groups.plan, self._constants, target.shape)
+        else:
+            arguments = self._line_up(images, added, target)
+            self._plans.run(*arguments)
+            self._recent = self._plans.recall(*arguments)
+        return target if out is None else out
 
-    def lay_out(self, x: Array, out: Array, residual: Array | None) -> LaidLayer | None:
-        """Return what a call does on arrays that stay where they are, if that is known before."""
-        return self._plans.lay_out(*self._look_at(x, out, residual))
+    def write(self, tasks: TaskWriter, x: Array, out: Array, residual: Array | None) -> bool:
+        """Write down a call on arrays that stay where they are; return whether that can be done."""
+        images, added, target = self._look_at(x, out, residual)
+        if self._groups is not None:
+            found = self._groups.made(adds=added is target)
+            found.write(tasks, images, self._constants, added, target)
+            return True
+        return self._plans.write(tasks, *self._line_up(images, added, target))
 
     def _look_at(
         self, x: npt.ArrayLike, out: npt.NDArray[Any] | None, residual: npt.ArrayLike | None
-    ) -> tuple[bool, Array, Prepared, Array | None, Array | None, Array]:
-        """Return what `LayerPlans.run` takes, after a look at what a call is given."""
+    ) -> tuple[Array, Array | None, Array]:
+        """Return images, residual and result of a call; the last two are one if they share all."""
         layer = self.convolution
         whose = "the layer's dtype"
         images = as_operand(x, "x", layer.x_shape, layer.dtype, whose)
@@ -185,7 +207,13 @@ class ConvLayer:
             added = as_operand(residual, "residual", layer.out_shape, layer.dtype, whose)
         adds = out is not None and added is not None and same_elements(np.asarray(out), added)
         target = result_array(out, layer, {"x": images, "residual": None if adds else added})
-        added = target if adds else added
+        return images, target if adds else added, target
+
+    def _line_up(
+        self, images: Array, added: Array | None, target: Array
+    ) -> tuple[bool, Array, Prepared, Array | None, Array | None, Array]:
+        """Return what `LayerPlans.run` takes."""
+        adds = added is target
         flat = self._plans.is_flat(images, target, *(() if added is None else (added,)))
         weights = self._prepare(flat, *self._plans.made_for(flat, target, adds), adds)
         return flat, images, weights, self._bias, added, target

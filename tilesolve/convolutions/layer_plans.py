@@ -15,11 +15,12 @@ from tilesolve.contractions.errors import SizeError, SolverError, SpecError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
+from tilesolve.nests.plan import NestPlan
+from tilesolve.nests.task_writer import TaskWriter
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
 from tilesolve.running.repeat_call import Argument, RepeatCall
-from tilesolve.running.task import Task
 from tilesolve.system.checks import check_dtype, check_output
 from tilesolve.system.result_buffers import begins_with_line, is_new_aligned, new_result
 from tilesolve.system.units import format_volume
@@ -71,7 +72,7 @@ class LayerRequest:
             cache=self.cache,
         )
 
-    def report(self, plan: Plan, packed_bytes: int = 0) -> str:
+    def report(self, plan: Plan | NestPlan, packed_bytes: int = 0) -> str:
         """Return the layer's report: its arguments, how weights and padding are read, its plan."""
         follows = ["bias"] * self.has_bias + ["residual"] * self.has_residual
         follows += [str(self.activation)] if self.activation.operations else []
@@ -174,24 +175,27 @@ class LayerPlans:
         others = [one.view for one in _operands(form, bias, None if adds else residual)]
         found(form.images(x), weights, form.results(out), beta=float(adds), operands=others)
 
-    def lay_out(
+    def write(
         self,
+        tasks: TaskWriter,
         flat: bool,
         x: Array,
         weights: Prepared,
         bias: Array | None,
         residual: Array | None,
         out: Array,
-    ) -> LaidLayer | None:
-        """Return what `run` does, if that is the same in each call."""
+    ) -> bool:
+        """Write down what `run` does, if that is the same in each call; return whether it is."""
         adds = residual is out
         form, found = self.made_for(flat, out, adds)
         others = [one.view for one in _operands(form, bias, None if adds else residual)]
         results, images = form.results(out), form.images(x)
-        tasks = found.executor.list_tasks(results, images, weights, others)
-        if not tasks:
-            return None
-        return LaidLayer(tasks, (results, images, weights.array), others, float(adds))
+        parts = found.executor.list_tasks(results, images, weights, others)
+        if parts:
+            tensors = (results, images, weights.array)
+            tasks.kept.append(parts)
+            tasks.write_product(parts, tensors, others, float(adds))
+        return bool(parts)
 
     def recall(
         self,
@@ -215,28 +219,6 @@ class LayerPlans:
             weights,
             _operands(form, bias, residual),
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LaidLayer:
-    """What threads do in a call of a layer, on arrays that stay where they are.
-
-    Parameters
-    ----------
-    tasks
-        One for each thread.
-    tensors
-        The result, the images and the weights, as tasks take them.
-    operands
-        The epilogue's.
-    beta
-        What the result is multiplied by before.
-    """
-
-    tasks: list[Task]
-    tensors: tuple[Array, Array, Array]
-    operands: list[Array]
-    beta: float
 
 
 def _operands(form: Form, bias: Array | None, residual: Array | None) -> list[Argument]:

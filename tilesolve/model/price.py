@@ -7,14 +7,10 @@ expressions and the nonlinear program come from the same walk and are tested aga
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
 
-from tilesolve.constants.policy import EPILOGUE_OPERATIONS
-from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import SizeError
-from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.costs import Costs
 from tilesolve.machine.microkernel import Microkernel, default_microkernel
@@ -332,101 +328,6 @@ def _packing_cycles(kernel: Microkernel, panels: Size, relaid: Size) -> Size:
     """Return the cycles of packing so many elements into micro-panels and into window copies."""
     found: Size = panels * kernel.pack_cycles + relaid * kernel.window_cycles
     return found
-
-
-def with_epilogue(
-    cost: Price, problem: Problem, epilogue: Epilogue | None, machine: Machine, threads: int = 1
-) -> Price:
-    """Return a price with what an epilogue takes: its operands are read once by every level.
-
-    Rounding to halves is a step of its own, and smooth functions are many operations.
-
-    Examples
-    --------
-    >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
-    >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
-    >>> cost = compute_price(problem, nest, machine)
-    >>> chains = map(Epilogue.parse, ("+n relu", "+n silu"))
-    >>> relu, silu = (with_epilogue(cost, problem, one, machine).compute for one in chains)
-    >>> cost.compute < relu < silu
-    True
-    """
-    rounds = is_half(problem.dtype)
-    if epilogue is None and not rounds:
-        return cost
-    shapes = epilogue.shapes(problem) if epilogue else ()
-    read = sum(prod(shape) for shape in shapes) * problem.itemsize
-    levels = []
-    for level, place in zip(cost.levels, list_levels(machine, threads), strict=True):
-        seconds = level.seconds + read / (place.read or place.bandwidth)
-        levels.append(replace(level, seconds=seconds))
-    chain, size = (epilogue.operations if epilogue else ()), prod(problem.shape(0))
-    steps = (rounds + len(chain)) * size * machine.costs.epilogue_cycles
-    cycles = machine.frequency * machine.busy_cores(threads) / threads
-    known = EPILOGUE_OPERATIONS["float64" if problem.dtype == "float64" else "float32"]
-    smooth = sum(known.get(one.name, 0) for one in chain) * size * threads
-    seconds = steps / cycles + smooth / machine.peak(problem.dtype, threads)
-    return replace(cost, levels=tuple(levels), compute=cost.compute + seconds)
-
-
-def with_passes(
-    cost: Price,
-    problem: Problem,
-    epilogue: Epilogue | None,
-    machine: Machine,
-    threads: int = 1,
-    partials: int = 0,
-) -> Price:
-    """Return a price with what is done to C in the end: partial outputs are added, by one thread.
-
-    Parameters
-    ----------
-    cost, problem
-        The price of a thread's share, and the share.
-    epilogue
-        Done by each thread to its part of C, or by the one that adds.
-    machine, threads
-        Who computes.
-    partials
-        Arrays beside C for what threads find that divide a sum; 0 for none.
-    """
-    if not partials:
-        return with_epilogue(cost, problem, epilogue, machine, threads)
-    return with_epilogue(
-        with_addition(cost, problem, machine, partials), problem, epilogue, machine
-    )
-
-
-def with_addition(cost: Price, problem: Problem, machine: Machine, partials: int) -> Price:
-    """Return a price with what one thread takes to add partial outputs to C.
-
-    It reads each and C, and writes C, through all levels up to a shared one that holds them: each
-    was written by another core.
-
-    Examples
-    --------
-    >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
-    >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
-    >>> cost = compute_price(problem, nest, machine)
-    >>> added = with_addition(cost, problem, machine, 1)
-    >>> [more.volume - one.volume for more, one in zip(added.levels, cost.levels, strict=True)]
-    [98304.0, 98304.0, 98304.0, 0.0]
-    """
-    size, levels = problem.bytes[0], []
-    shared = {level.name for level in machine.levels if level.shared_by > partials}
-    for level, place in zip(cost.levels, list_levels(machine), strict=True):
-        kept = place.name in shared and (1 + partials) * size <= place.capacity
-        read, both = (0, 0) if kept else (partials * size, 2 * size)
-        levels.append(
-            replace(
-                level,
-                moved=(level.moved[0] + read + both // 2, *level.moved[1:]),
-                volumes=(level.volumes[0] + read + both, *level.volumes[1:]),
-                seconds=level.seconds + float(place.seconds((both, read))),
-            )
-        )
-    cycles = partials * prod(problem.shape(0)) * machine.costs.epilogue_cycles
-    return replace(cost, levels=tuple(levels), compute=cost.compute + cycles / machine.frequency)
 
 
 def _check_copies(nest: Nest, places: Sequence[LevelView]) -> None:

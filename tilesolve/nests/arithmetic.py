@@ -43,6 +43,25 @@ def slot_seconds(stage: Stage, dtypes: Mapping[str, str], machine: Machine, thre
     return 2 * lanes_of(kind, machine) * threads / machine.peak(kind, threads)
 
 
+def short_share(dtype: str, extent: int, machine: Machine) -> float:
+    """Return the time of vectors as short as an extent over that of whole ones, where measured.
+
+    Examples
+    --------
+    >>> from tilesolve.machine.level import Peak
+    >>> machine = Machine.load("i7-6700k").replace(vector_bits=512)
+    >>> machine = machine.replace(peaks=[Peak("float32", n, 128e9) for n in (256, 512)])
+    >>> [short_share("float32", extent, machine) for extent in (4, 7, 8, 9)]
+    [1.0, 0.5, 0.5, 1.0]
+    """
+    lanes, bits = lanes_of(dtype, machine), machine.vector_bits
+    used = bits * (1 << max(extent - 1, 0).bit_length()) // lanes
+    rates = {peak.bits: peak.flops for peak in machine.peaks if peak.dtype == dtype}
+    if used >= bits or bits not in rates or used not in rates:
+        return 1.0
+    return min(used / bits * rates[bits] / rates[used], 1.0)
+
+
 def points_of_vector(stage: Stage, dtypes: Mapping[str, str], machine: Machine) -> int:
     """Return how many points of a stage are computed at once: as its widest numbers let it."""
     return max(machine.vector_bits // (8 * widest_bytes(stage, dtypes)), 1)
@@ -108,6 +127,8 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     work = step_seconds(stage, dtypes, machine, tree.threads, vector, trips.written_out())
     if any(list_spread(computation)):
         work *= NEST_SPREAD_SHARE
+    if vector and stage.reduction is None:
+        work *= short_share(computation.output.dtype, computation.sizes[vector], machine)
     cycle = 1 / machine.frequency
     start = machine.costs.tile_cycles * cycle
     outer, held = trips.divide()
@@ -115,7 +136,8 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     if not held:
         work += _transposing_seconds(stage, tree, lanes, slot)
         last = vector or (outer[-1].letter if outer else None)
-        starts = trips.count([one for one in outer if one.letter != last])
+        around = [one for one in outer if one.letter != last and one.kind != "unrolled"]
+        starts = trips.count(around)
         return (trips.count(outer) * work + starts * start) * trips.share_of_thread()
     sums = trips.held([one for one in held if one.letter in stage.output])
     blocks = trips.count([one for one in outer if one.letter in stage.output])

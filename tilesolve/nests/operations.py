@@ -11,7 +11,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tilesolve.constants.nests import NEST_OPERATIONS, NEST_WAITING_FACTOR
+from tilesolve.constants.nests import (
+    NEST_OPERATIONS,
+    NEST_SINGLE_OPERATIONS,
+    NEST_WAITING_FACTOR,
+)
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import named_kind
 from tilesolve.contractions.statements.terms import (
@@ -160,6 +164,8 @@ def _operations(one: Term, dtypes: Mapping[str, str], vector: str | None) -> int
     assert isinstance(one, Apply | Reduce)
     kind = np.dtype(named_kind(one.kind(dtypes)))
     count = NEST_OPERATIONS.get(one.name, 1)
+    if kind == np.float32:
+        count = NEST_SINGLE_OPERATIONS.get(one.name, count)
     if one.name in EXTREMES:
         simple = any(isinstance(part, Number) for part in one.parts)
         return count // (1 + simple) if kind.kind == "f" else 1

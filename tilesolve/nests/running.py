@@ -118,7 +118,7 @@ class NestRunner:
     ) -> Out:
         """Compute a call, given what users give; see `NestPlan.__call__`."""
         if self._known:
-            done = self._repeat(arrays, named, out)
+            done = self.repeat(arrays, named, out)
             if done is not None:
                 return done
         call = self.signature.read(arrays, named, out)
@@ -127,7 +127,7 @@ class NestRunner:
             return call.targets if out is None else call.outs
         return call.targets[0] if out is None else out
 
-    def _repeat(
+    def repeat(
         self, arrays: Sequence[object], named: Mapping[str, Any], out: Out | None
     ) -> Out | None:
         """Return what a call gives if it is like one before; None if Python has to look at it."""

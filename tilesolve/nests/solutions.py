@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -23,6 +23,7 @@ from tilesolve.nests.groups import Group, Placed, holds_rings
 from tilesolve.nests.moves import read_move, transpose_of
 from tilesolve.nests.programs import write_program
 from tilesolve.nests.request import NestRequest, Route
+from tilesolve.nests.windows import is_in_step
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.transposes.price import price_transpose
 from tilesolve.transposes.solution import TransposeSolution
@@ -89,6 +90,16 @@ class _Looped(_Priced):
 
     loops: LoopTree
     route: ClassVar[Route] = "nest"
+
+    @property
+    def score(self) -> float:
+        """What it is compared by with other ways to compute the same."""
+        return self.score_after()
+
+    def score_after(self, between: Sequence[float] = ()) -> float:
+        """Return the same, given how many bytes were touched since each tensor was."""
+        in_step = is_in_step(self.statement, self.loops)
+        return self.request.score(self.cost, between, in_step=in_step)
 
     @property
     def program(self) -> Program:

@@ -59,7 +59,12 @@ class SolvedNest:
         """Predicted seconds of a call: of all statements, and what it takes besides."""
         costs, cold = self.machine.costs, self.request.start == "cold"
         called = costs.cold_statement_seconds if cold else costs.statement_seconds
-        return called + add_seconds(self.solutions)
+        return called + self.computing_seconds
+
+    @property
+    def computing_seconds(self) -> float:
+        """Those of all statements."""
+        return add_seconds(self.solutions)
 
 
 def add_seconds(solutions: Sequence[NestSolution]) -> float:
@@ -72,7 +77,7 @@ def add_seconds(solutions: Sequence[NestSolution]) -> float:
     total = 0.0
     for one, several, between in zip(solutions, touched, list_between(works, past), strict=True):
         if _is_looped(one):
-            total += one.request.score(one.cost, [between.get(name, inf) for name, _ in several])
+            total += one.score_after([between.get(name, inf) for name, _ in several])
         else:
             total += one.seconds
     return total

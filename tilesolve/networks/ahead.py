@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Self
 
 from tilesolve.constants.nests import NETWORK_ALONE_SECONDS, NETWORK_HELPERS
+from tilesolve.convolutions.group_plans import GroupPlans
 from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.convolutions.layer_plans import LayerPlans, LayerRequest
 from tilesolve.machine.model import Machine
@@ -58,7 +59,7 @@ class LayerMaker:
         begin = perf_counter()
         request = chain.request(shape, self.machine, self.threads)
         found = ConvLayer(request, chain.weights, chain.bias, packs=False)
-        if found.plan.solution.partial_outputs:
+        if found.divides_sums:
             request = chain.request(shape, self.machine, 1)
             found = ConvLayer(request, chain.weights, chain.bias, packs=False)
         before, self._seconds = self._seconds, self._seconds + perf_counter() - begin
@@ -114,4 +115,5 @@ def plan_given(content: bytes) -> None:
     """Plan the layers of a pickled list, and keep the plans on disk."""
     requests: list[LayerRequest] = pickle.loads(content)
     for one in requests:
-        LayerPlans(one).made(one.convolution.pointwise)
+        if GroupPlans.of(one) is None:
+            LayerPlans(one).made(one.convolution.pointwise)

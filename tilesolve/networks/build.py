@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -14,16 +13,7 @@ from tilesolve.contractions.errors import TilesolveError
 from tilesolve.machine.model import Machine
 from tilesolve.networks.ahead import LayerMaker
 from tilesolve.networks.chains import Chain
-from tilesolve.networks.depthwise import (
-    DepthwiseBody,
-    Ends,
-    constants_of,
-    groups_of,
-    has_small_groups,
-    padding_of,
-    predict_seconds,
-    split_groups,
-)
+from tilesolve.networks.depthwise import is_grouped, padding_of, with_frame
 from tilesolve.networks.graph import Evaluator, Network, Node
 from tilesolve.networks.groups import Group, join_nodes
 from tilesolve.networks.operators import operators
@@ -35,14 +25,12 @@ from tilesolve.networks.winograd import WinogradChoice
 from tilesolve.networks.works import (
     BorderWork,
     CopyWork,
-    DepthwiseWork,
     EvaluatorWork,
     LayerWork,
     PipelineWork,
     WinogradWork,
     Work,
 )
-from tilesolve.pipelines.front import PipelineFunction, pipeline
 
 
 @dataclass(slots=True, eq=False)
@@ -81,8 +69,7 @@ class Builder:
     _loose: set[str] = field(default_factory=set)
     _layers: LayerMaker = field(init=False)
     _planner: Planner = field(init=False)
-    _functions: dict[Hashable, PipelineFunction] = field(default_factory=dict)
-    _depthwise: dict[str, tuple[PipelineFunction, float]] = field(default_factory=dict)
+    _depthwise: set[str] = field(default_factory=set)
     _margins: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     _framed: dict[str, Place] = field(default_factory=dict)
 
@@ -120,7 +107,7 @@ class Builder:
             chain = node.given.get("chain")
             if chain is None or chain.residual == name or prod(chain.weights.shape[2:]) == 1:
                 return False
-            if has_small_groups(chain):
+            if is_grouped(chain, self.network.shapes[name]):
                 return False
         return True
 
@@ -137,38 +124,28 @@ class Builder:
                 program.blocks.use(end, len(program.works))
 
     def _find_depthwise(self) -> None:
-        """Find the depthwise layers that pipelines compute, and the zeros around what they read."""
+        """Find the layers of small groups, and the zeros around what they read."""
         network, makers = self.network, self.network.makers
         for node in network.nodes:
-            chain = node.given.get("chain")
-            if chain is None or chain.split or not has_small_groups(chain):
+            chain, name = node.given.get("chain"), next(iter(node.inputs), "")
+            if chain is None or name not in network.shapes:
                 continue
-            name, ends = node.inputs[0], padding_of(chain)
+            if not is_grouped(chain, network.shapes[name]):
+                continue
+            ends = padding_of(chain)
             is_made = name in makers and makers[name].kind not in (*VIEWS, "Concat")
             if is_made and (maker := makers[name].given.get("chain")) is not None:
                 is_made = not maker.is_product  # whose rows are one axis in memory
             may_have_zeros = is_made and name not in self._within and name not in network.outputs
             if any(map(any, ends)) and not may_have_zeros:
                 continue
-            self._depthwise[chain.result] = self._plan_depthwise(chain, network.shapes[name])
+            self._layers.make(*with_frame(chain, network.shapes[name]))
+            self._depthwise.add(chain.result)
             known = self._margins.get(name, [(0, 0)] * len(ends))
             self._margins[name] = [
                 (max(low, other), max(high, another))
                 for (low, high), (other, another) in zip(known, ends, strict=True)
             ]
-
-    def _plan_depthwise(
-        self, chain: Chain, shape: tuple[int, ...]
-    ) -> tuple[PipelineFunction, float]:
-        """Return what computes a layer of small groups, and its seconds."""
-        given, out_shape = chain.arguments, self._layers.make(chain, shape).out_shape
-        key = (tuple(out_shape[1:-1]), given["stride"], given["dilation"], chain.activation)
-        function = self._functions.get(key)
-        if function is None:
-            body = DepthwiseBody(*key[:-1], self._activate(chain))
-            function = pipeline(body, machine=self.machine, threads=self.threads)
-            self._functions[key] = function
-        return function, predict_seconds(chain, shape, out_shape, function)
 
     def _add(self, nodes: Sequence[Node]) -> None:
         """Add what computes some nodes."""
@@ -247,7 +224,8 @@ class Builder:
             other = self._places[chain.residual]
             residual = self._images(other, inverse(chain.residual_order), chain)
         if chain.result in self._depthwise:
-            work: Work = self._depthwise_work(chain, node.inputs[0], result, residual)
+            layer, framed = self._layers.make(chain, x.shape), self._pad(node.inputs[0], chain)
+            work = LayerWork(chain.nodes, layer, False, framed, result, residual)
             self.program.works.append(work)
             return
         images = self._images(x, range(len(x.shape)), chain)
@@ -271,19 +249,6 @@ class Builder:
         program = self.program
         return WinogradWork.of(direct, fewer, chain, program.blocks, len(program.works))
 
-    def _depthwise_work(
-        self, chain: Chain, images: str, result: Place, residual: Place | None
-    ) -> DepthwiseWork:
-        """Return a layer of small groups that a pipeline computes."""
-        function, seconds = self._depthwise[chain.result]
-        padded = self._pad(images, padding_of(chain))
-        split = partial(split_groups, groups=groups_of(chain))
-        layer = self._layers.make(chain, self.network.shapes[images])
-        weights = constants_of(chain)
-        return DepthwiseWork(
-            chain.nodes, layer, function, weights, split, padded, result, residual, seconds
-        )
-
     def _result_shape(self, chain: Chain, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of what a chain gives, with its axes in its order."""
         if chain.is_product:
@@ -302,9 +267,10 @@ class Builder:
         assert found is not None
         return found
 
-    def _pad(self, name: str, ends: Ends) -> Place:
-        """Return images with zeros around them, channels last."""
-        blocks, whole = self.program.blocks, self._framed.get(name, self._places[name])
+    def _pad(self, name: str, chain: Chain) -> Place:
+        """Return images with the zeros of a chain around them, channels last."""
+        ends, blocks = padding_of(chain), self.program.blocks
+        whole = self._framed.get(name, self._places[name])
         cut = tuple(
             slice(most - low, extent - (last - high))
             for (most, last), (low, high), extent in zip(
@@ -315,13 +281,6 @@ class Builder:
         found = blocks.view(whole, shadow.transpose(image_order(shadow.ndim)))
         assert found is not None
         return found
-
-    def _activate(self, chain: Chain) -> Callable[[Any], Any]:
-        """Return the activation of a chain as a function."""
-        end, opset = chain.end, self.network.opset
-        if end is None:
-            return lambda value: value
-        return lambda value: FUNCTIONS[end.kind](end, opset, value, *chain.end_values)
 
     def _images(self, place: Place, back: Sequence[int], chain: Chain) -> Place:
         """Return a place as the layer has it; what cannot be seen so is copied."""

@@ -66,8 +66,8 @@ class Chain:
         The axes of the first node's result, in the order that the chain's result has them.
     residual, residual_order
         The name of the array that is added, and the order of its axes.
-    activation, end, end_values
-        As `conv_layer` takes it; the node that it is, and what that reads beside.
+    activation
+        As `conv_layer` takes it.
     split
         How the convolution is several, if it is.
     """
@@ -80,8 +80,6 @@ class Chain:
     residual: str | None = None
     residual_order: tuple[int, ...] = ()
     activation: str = ""
-    end: Node | None = None
-    end_values: tuple[Array | None, ...] = ()
     split: Split | None = None
 
     @property
@@ -160,8 +158,7 @@ class Chain:
             self.order = tuple(self.order[axis] for axis in turned)
             return True
         if not self.activation and (text := _activation(node, network)):
-            self.activation, self.end = text, node
-            self.end_values = tuple(network.constants.get(name) for name in node.inputs[1:])
+            self.activation = text
             return True
         if self.activation or self.residual or node.kind not in ("Add", "Mul", "Sub", "Div"):
             return False

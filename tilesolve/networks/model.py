@@ -27,7 +27,7 @@ from tilesolve.networks.files import (
 from tilesolve.networks.pictures import draw_program
 from tilesolve.networks.ready import Ready
 from tilesolve.networks.report import write_report
-from tilesolve.networks.works import DepthwiseWork, LayerWork, WinogradWork
+from tilesolve.networks.works import LayerWork, WinogradWork
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import write_html_report
@@ -121,9 +121,9 @@ class Model:
         """The convolutions and products with constant weights, in their order."""
         return tuple(work.layer for work in self._layer_works())
 
-    def _layer_works(self) -> list[LayerWork | DepthwiseWork | WinogradWork]:
+    def _layer_works(self) -> list[LayerWork | WinogradWork]:
         works = () if self._recent is None else self._recent.program.works
-        kinds = LayerWork | DepthwiseWork | WinogradWork
+        kinds = LayerWork | WinogradWork
         return [work for work in works if isinstance(work, kinds)]
 
     def __call__(self, inputs: Mapping[str, npt.ArrayLike] | npt.ArrayLike) -> dict[str, Array]:

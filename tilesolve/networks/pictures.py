@@ -11,7 +11,6 @@ from tilesolve.networks.places import Place
 from tilesolve.networks.works import (
     BorderWork,
     CopyWork,
-    DepthwiseWork,
     EvaluatorWork,
     LayerWork,
     PipelineWork,
@@ -89,7 +88,7 @@ def find_edges(works: Sequence[Work]) -> list[tuple[int, int]]:
 def _written(work: Work) -> list[Place]:
     """Return the places that a work writes."""
     match work:
-        case LayerWork() | DepthwiseWork() | WinogradWork() | CopyWork():
+        case LayerWork() | WinogradWork() | CopyWork():
             return [work.out]
         case BorderWork():
             return [work.place]

@@ -21,7 +21,6 @@ from tilesolve.nests.running import NestLayout, round_up, view_located
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
 from tilesolve.networks.works import (
     BorderWork,
-    DepthwiseWork,
     Held,
     LayerWork,
     Locate,
@@ -226,12 +225,10 @@ def _write(tasks: TaskWriter, work: Work, locate: Locate) -> None:
     """Write a work: as tasks, or as what Python does."""
     written = False
     if isinstance(work, LayerWork):
-        written = _write_layer(tasks, work, locate)
+        residual = None if work.residual is None else locate(work.residual)
+        written = work.layer.write(tasks, locate(work.x), locate(work.out), residual)
     elif isinstance(work, WinogradWork):
         written = work.write(tasks, locate)
-    elif isinstance(work, DepthwiseWork):
-        x, out, *residual = (work.split(locate(one)) for one in work.places)
-        written = work.function.write_call(tasks, (x, *work.weights, *residual), (out,))
     elif isinstance(work, PipelineWork):
         given, outs = (
             [locate(one).transpose(one.order) for one in places]
@@ -243,17 +240,6 @@ def _write(tasks: TaskWriter, work: Work, locate: Locate) -> None:
     if not written:
         step = work.bind(locate)
         tasks.write_job(lambda _, held: step(held))  # type: ignore[arg-type]
-
-
-def _write_layer(tasks: TaskWriter, work: LayerWork, locate: Locate) -> bool:
-    """Write the tasks of a layer, if it has such."""
-    residual = None if work.residual is None else locate(work.residual)
-    found = work.layer.lay_out(locate(work.x), locate(work.out), residual)
-    if found is None:
-        return False
-    tasks.kept.append(found)
-    tasks.write_product(found.tasks, found.tensors, found.operands, found.beta)
-    return True
 
 
 def _write_border(tasks: TaskWriter, work: BorderWork, locate: Locate) -> bool:

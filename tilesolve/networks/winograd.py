@@ -81,6 +81,7 @@ class WinogradChoice:
             for band in list_bands(convolution, machine)
         ]
         found = min(plans, key=lambda one: one.seconds)
+        assert isinstance(layer.plan, Plan)
         usual = (1 - TIME_TOLERANCE) * warm_seconds(layer.plan)
         return found if found.seconds < usual else None
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tilesolve.convolutions.layer import ConvLayer
+from tilesolve.nests.plan import NestPlan
 from tilesolve.nests.task_writer import TaskWriter
 from tilesolve.networks.chains import Chain
 from tilesolve.networks.graph import Evaluator, Node
@@ -92,44 +93,12 @@ class LayerWork:
     @property
     def seconds(self) -> float | None:
         """How long it is predicted to take."""
-        return self.layer.plan.seconds
+        plan = self.layer.plan
+        return plan.solution.computing_seconds if isinstance(plan, NestPlan) else plan.seconds
 
     def __str__(self) -> str:
-        return str(self.layer).partition("\n")[0]
-
-
-@dataclass(slots=True, eq=False)
-class DepthwiseWork:
-    """A layer of small groups that a pipeline computes, of images with their padding around them.
-
-    `split` returns arrays as the pipeline takes them.
-    """
-
-    nodes: Sequence[Node]
-    layer: ConvLayer
-    function: PipelineFunction
-    weights: Sequence[Array]
-    split: Callable[[Array], Array]
-    x: Place
-    out: Place
-    residual: Place | None
-    seconds: float | None
-    is_product: bool = False
-    is_further: bool = False
-
-    @property
-    def places(self) -> list[Place]:
-        """All places that it uses."""
-        return [self.x, self.out, *([self.residual] if self.residual else [])]
-
-    def bind(self, locate: Locate) -> Step:
-        """Return what computes it."""
-        x, out, *residual = (self.split(locate(one)) for one in self.places)
-        return bind_function(self.function, (x, *self.weights, *residual), [out])
-
-    def __str__(self) -> str:
-        first = str(self.layer).partition("\n")[0]
-        return f"{first}, by a nest"
+        found = str(self.layer).partition("\n")[0]
+        return f"{found}, by a nest" if isinstance(self.layer.plan, NestPlan) else found
 
 
 @dataclass(slots=True, eq=False)

@@ -436,10 +436,10 @@ def _kernel_addresses(family: Family, packed: bool) -> Integers:
     for shape in family.part(packed=packed):
         kind = fields.HALVED if shape.halved else whole
         addresses[kind, shape.vectors - 1, shape.columns - 1] = loaded.address(shape.name)
-    if packed and not family.halved:
-        addresses[fields.HALVED] = addresses[fields.PACKED]
     if not packed:  # they serve packed rows, too, where mixed kernels would gain nothing
         addresses[fields.MIXED] = addresses[fields.IN_PLACE]
+    if not (packed and family.halved):
+        addresses[fields.HALVED] = addresses[whole]
     for side, strip in enumerate(family.micro_panels):
         for number, kind_of_packer in enumerate(pack.KINDS):
             at = fields.PACKERS + len(pack.KINDS) * side + number

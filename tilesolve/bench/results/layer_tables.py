@@ -147,7 +147,7 @@ def _share_of_packing(layers: Sequence[tuple[Result, int]]) -> list[str]:
     spent, packed = [0.0, 0.0], [0.0, 0.0]
     for case, times in layers:
         figures = case.plan
-        if isfinite(figures.predicted):
+        if isfinite(figures.packing):  # statements pack nothing
             shares = figures.packing, figures.predicted_packing
             for at, seconds in enumerate((case.ours, figures.predicted)):
                 spent[at] += times * seconds

@@ -74,9 +74,18 @@ def tilesolve(
 
 def _find_figures(layer: ConvLayer, timed: Timer) -> Figures:
     """Return what is predicted of a layer's plan, and packing's share of timed runs."""
+    from tilesolve.nests.plan import NestPlan
+    from tilesolve.nests.solutions import LoopSolution
     from tilesolve.running.packing_time import time_packing
 
     plan = layer.plan
+    if isinstance(plan, NestPlan):
+        roofline = layer.flops / plan.machine.peak(layer.convolution.dtype, plan.threads)
+        loops = [one for one in plan.solutions if isinstance(one, LoopSolution)]
+        slowest = max(loops, key=lambda one: one.seconds)
+        frames = [one.bytes for one in plan.computation.arrays if one.name == "P"]
+        bound = slowest.cost.bottleneck
+        return Figures(roofline, plan.seconds, bound, float(sum(frames)))
     pairs = [(time_packing(plan.executor, timed), timed()) for _ in range(PACKING_RUNS)]
     packing, whole = map(median, zip(*pairs, strict=True))
     return Figures(

@@ -19,7 +19,7 @@ from tilesolve.bench.case import Array
 from tilesolve.machine.model import Machine
 from tilesolve.networks.files import read_model
 from tilesolve.networks.model import Model, load
-from tilesolve.networks.works import DepthwiseWork, LayerWork, Work
+from tilesolve.networks.works import LayerWork, Work
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.system.tables import align_columns
@@ -80,7 +80,7 @@ def measure_layers(
         for at, (work, times) in enumerate(
             zip(works, zip(within, alone, flushed, strict=True), strict=True)
         )
-        if isinstance(work, LayerWork | DepthwiseWork)
+        if isinstance(work, LayerWork)
     ]
     return found, model
 
@@ -116,7 +116,7 @@ def match_nodes(works: Sequence[Work], nodes: Sequence[tuple[str, str, float]]) 
     names = {
         name: at
         for at, work in enumerate(works)
-        if isinstance(work, LayerWork | DepthwiseWork)
+        if isinstance(work, LayerWork)
         for node in work.nodes
         for name in (node.name, *node.outputs)
         if name

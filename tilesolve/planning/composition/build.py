@@ -19,7 +19,8 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.access import touched_bytes
 from tilesolve.model.copies import repeats_elements
 from tilesolve.model.nest import REGISTER, Band, CopyKind, Nest, Output
-from tilesolve.model.price import compute_price, list_levels, with_passes
+from tilesolve.model.passes import with_passes
+from tilesolve.model.price import compute_price, list_levels
 from tilesolve.model.score import score_price
 from tilesolve.planning.composition.loops import Loops, divide, without_rest
 from tilesolve.planning.composition.scheme import Scheme, Vector

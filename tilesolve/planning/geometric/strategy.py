@@ -15,7 +15,8 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Nest, Output
-from tilesolve.model.price import list_levels, with_passes
+from tilesolve.model.passes import with_passes
+from tilesolve.model.price import list_levels
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.make_setting import make_setting, satisfiable
 from tilesolve.planning.geometric.program import is_convex

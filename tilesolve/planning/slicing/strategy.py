@@ -10,7 +10,8 @@ from tilesolve.contractions.roles import shared_lane
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Output
-from tilesolve.model.price import compute_price, list_levels, with_passes
+from tilesolve.model.passes import with_passes
+from tilesolve.model.price import compute_price, list_levels
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.register_tile import choose_register_tile
 from tilesolve.planning.runner import Runner
