@@ -1,0 +1,55 @@
+"""Cut-offs of plans for GPUs, and what is assumed of their kernels."""
+
+from __future__ import annotations
+
+CHUNK_BYTES = 16
+"""Bytes that a thread copies to shared memory at once, at most."""
+
+MOST_ELEMENTS = 2**31 - 1
+"""Elements of a tensor: kernels count them in 32 bits."""
+
+BLOCK_SIDES = (16, 32, 64, 128, 256)
+"""Rows and columns of C that a block of threads may compute."""
+
+WARP_COUNTS = (1, 2, 4, 8)
+"""Warps that rows, or columns, of a block are divided among."""
+
+MOST_WARPS = 16
+"""Warps of a block."""
+
+DEPTH_BYTES = (32, 64, 128)
+"""Bytes of a row that tiles in shared memory may have along the sum."""
+
+STAGES = (2, 3, 4, 5)
+"""Copies of tiles in shared memory where a device copies asynchronously."""
+
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Parts that the sum may be divided into."""
+
+LEAST_PART = 128
+"""Steps of the sum that a part has at least."""
+
+GROUPS = (1, 2, 4, 8, 16, 32)
+"""Rows of tiles that blocks go down before they go on to the next columns."""
+
+OTHER_REGISTERS = 40
+"""Registers of a thread beside sums and fragments: places, steps, and what is worked out."""
+
+CHUNK_REGISTERS = 3
+"""Registers of a thread for each chunk that it copies of a tile."""
+
+REACH_RATIO = 4.0
+"""Factor up to which tiles that are priced differ from those of the program."""
+
+BUSY_FRAGMENTS = 8
+"""Products of a warp at once that keep a quarter of a multiprocessor's tensor cores busy."""
+
+QUARTERS = 4
+"""Parts of a multiprocessor, each with tensor cores and a scheduler of its own."""
+
+CANDIDATES = 24
+"""Tilings whose order of blocks is chosen, and that are assembled until one does not spill."""
+"""The best ones by price."""
+
+EMULATED_SECONDS = 600.0
+"""After which emulation on a CPU is ended."""
