@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Arithmetic = Literal["float16", "bfloat16", "tf32", "float64", "fma32", "fma64"]
-"""How warps multiply: tensor cores on halves, on float32 rounded to TF32 and on float64; or FMAs."""
+"""How warps multiply: tensor cores on halves, float32 rounded to TF32 and float64; or FMAs."""
 
 WARP = 32
 """Lanes of a warp."""

@@ -84,9 +84,7 @@ def write_addition(target: Target, form: Addition) -> ir.Module:
                 places[axis] = b.load(table, align=4, typ=I32)
         own = b.add(b.add(given["batch_places"], b.mul(batch, I32(3))), I32(2))
         begin = b.load(b.gep(given["tables"], [own], source_etype=I32), align=4, typ=I32)
-        output = b.gep(
-            given["output"], [b.zext(begin, I64)], source_etype=CHUNKS[fragment.element]
-        )
+        output = b.gep(given["output"], [b.zext(begin, I64)], source_etype=CHUNKS[fragment.element])
         halves = form.arithmetic if fragment.element == 2 else ""
         store_number(b, output, b.add(*places), more, halves)
     b.ret_void()

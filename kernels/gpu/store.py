@@ -58,7 +58,9 @@ def store_sums(
             store_number(b, output, b.add(down, across), one, halves)
 
 
-def store_number(b: ir.IRBuilder, output: ir.Value, at: ir.Value, one: ir.Value, halves: str) -> None:
+def store_number(
+    b: ir.IRBuilder, output: ir.Value, at: ir.Value, one: ir.Value, halves: str
+) -> None:
     """Store a number at an element; as a half of a dtype, if one is named."""
     if halves == "float16":
         one = b.fptrunc(one, F16)

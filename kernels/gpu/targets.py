@@ -117,7 +117,7 @@ AVAILABLE: dict[str, int] = {
     "float64": 80,
     "copies": 80,
 }
-"""The compute capability from which on the assembler knows what: LLVM ends the process otherwise."""
+"""The compute capability from which on there is what: LLVM ends the process otherwise."""
 
 PTX_VERSIONS = {72: 61, 75: 65, 80: 70, 86: 71, 89: 78, 90: 78}
 """The version of PTX that has all that a compute capability has here."""

@@ -78,8 +78,7 @@ class Warp:
         if fragment.element == 2:
             along_sum = (form.first, form.second)[at].along_sum
             place = self.b.add(base, I32(self._distance(at, number * side, step)))
-            found = self.target.load_halves(self.b, self.pool, place, turned=not along_sum)
-            return found
+            return self.target.load_halves(self.b, self.pool, place, turned=not along_sum)
         if fragment.depth == 1:
             places = [(number * side + more, step) for more in range(1 if at else 4)]
         else:

@@ -1,1 +1,1 @@
-"""Contractions on GPUs: tiles of blocks and warps by the same solver and price, and what runs them."""
+"""Contractions on GPUs: tiles by the same solver and price, and what runs them."""

@@ -23,9 +23,7 @@ def run_jobs(text: str) -> str:
     for number, job in enumerate(json.loads((folder / "jobs.json").read_text())):
         arrays = {name: np.load(folder / file) for name, file in job["arrays"].items()}
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        buffers = {
-            name: cl.Buffer(context, flags, hostbuf=array) for name, array in arrays.items()
-        }
+        buffers = {name: cl.Buffer(context, flags, hostbuf=array) for name, array in arrays.items()}
         if job["part_bytes"]:
             buffers["parts"] = cl.Buffer(context, cl.mem_flags.READ_WRITE, job["part_bytes"])
         for one in job["kernels"]:

@@ -1,4 +1,4 @@
-"""A contraction as a product of matrices: rows, columns, sums and batches, and where elements are."""
+"""A contraction as a product of matrices: rows, columns, sums, batches, and their places."""
 
 from __future__ import annotations
 
@@ -142,9 +142,7 @@ class Product:
         return Operand(along_sum, widths[not along_sum], is_linear(free), is_linear(summed))
 
 
-def _order(
-    problem: Problem, letters: Iterable[str], tensors: tuple[int, ...]
-) -> tuple[str, ...]:
+def _order(problem: Problem, letters: Iterable[str], tensors: tuple[int, ...]) -> tuple[str, ...]:
     """Return letters as the first tensor has them, with one last that lies side by side in any."""
     found = sorted(letters, key=problem.spec.tensors[tensors[0]].letters.index)
     for tensor in tensors:

@@ -6,29 +6,37 @@ threads that run at once share what L2 holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesolve.constants.gpu import (
     BUSY_FRAGMENTS,
     CHUNK_REGISTERS,
+    FETCH_SHARE,
     OTHER_REGISTERS,
+    PART_LAUNCHES,
     QUARTERS,
+    STEP_CYCLES,
 )
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
 from tilesolve.gpu.product import Product
-from tilesolve.kernels.gpu.forms import WARP, Arithmetic, Form
+from tilesolve.kernels.gpu.forms import WARP, Form
 from tilesolve.machine.device import Device
 from tilesolve.model.access import Box
 from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import tree_of_bands
-from tilesolve.model.price import Price, price_levels
-from tilesolve.model.score import score_price
+from tilesolve.model.price import LevelPrice, Price
+from tilesolve.model.score import score_times
 from tilesolve.model.traffic import Traffic, count_traffic
+
+Vector = NDArray[np.float64]
+"""A number for each of some tilings."""
 
 ORDERS = (("register", "MNKB"), ("shared", "KMNB"), ("L2", "KMNB"), ("memory", "KNMB"))
 """Bands of loops, innermost first: of warps, of blocks at once, of all blocks."""
@@ -119,102 +127,146 @@ def estimate_registers(form: Form) -> int:
     return held + OTHER_REGISTERS + CHUNK_REGISTERS * chunks
 
 
-@dataclass(frozen=True, slots=True)
-class Waves:
-    """How blocks of threads fill a device.
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """What tilings move and take, all at once: arrays have an entry for each.
 
     Parameters
     ----------
+    moved, volumes
+        Bytes of C, A and B that each level serves, parts of sums included.
+    levels
+        Seconds of each server.
+    compute, waiting
+        Seconds of arithmetic, and of what is waited for besides.
     blocks
-        All of them.
-    busiest
-        That the busiest multiprocessor computes.
-    rounds
-        That it does one after another.
-    uneven
-        How much longer the busiest one takes than all would if they shared the work evenly.
+        Of threads.
     """
 
-    blocks: int
-    busiest: int
-    rounds: int
-    uneven: float
+    moved: tuple[tuple[Vector, ...], ...]
+    volumes: tuple[tuple[Vector, ...], ...]
+    levels: tuple[Vector, ...]
+    compute: Vector
+    waiting: Vector
+    blocks: Vector
 
-    @classmethod
-    def of(cls, product: Product, device: Device, tiling: Tiling, held: int) -> Waves:
-        """Return the waves of a tiling, of which a multiprocessor holds so many blocks."""
-        rows, columns, _, batches = product.extents
-        form = tiling.form
-        blocks = ceil(rows / form.rows) * ceil(columns / form.columns) * batches * tiling.parts
-        busiest = ceil(blocks / device.multiprocessors)
-        rounds = ceil(busiest / held)
-        return cls(blocks, busiest, rounds, busiest * device.multiprocessors / blocks)
+
+def estimate(
+    product: Product, device: Device, tilings: Sequence[Tiling], held: Sequence[Occupancy]
+) -> Estimate:
+    """Return what tilings move and take.
+
+    Shared memory and L2 feed each multiprocessor by itself, so that the busiest one's time counts.
+    Where a kernel's rows, and twice its columns, of all steps of a sum do not fit L2, blocks share
+    there what they read in the same step.
+
+    Parameters
+    ----------
+    product, device
+        What is computed, where.
+    tilings, held
+        How, and how many blocks a multiprocessor holds of each.
+    """
+    rows, columns, steps, batches = product.extents
+    form = {
+        name: np.array([getattr(one.form, name) for one in tilings])
+        for name in ("rows", "columns", "depth", "threads", "stages")
+    }
+    warps = np.array([one.form.warp_tile for one in tilings]).T
+    sides = np.array([one.form.side for one in tilings]).prod(axis=1)
+    parts, group = (
+        np.array([getattr(one, name) for one in tilings]) for name in ("parts", "group")
+    )
+    resident = np.array([one.blocks for one in held])
+    fragment = tilings[0].form.fragment
+    tiles = np.ceil(rows / form["rows"]), np.ceil(columns / form["columns"])
+    blocks = tiles[0] * tiles[1] * batches * parts
+    busiest = np.ceil(blocks / device.multiprocessors)
+    rounds = np.ceil(busiest / resident)
+    part = np.ceil(np.ceil(steps / parts) / form["depth"]) * form["depth"]
+    down = np.minimum(group, tiles[0])
+    at_once = np.minimum(blocks, resident * device.multiprocessors)
+    across = np.clip(at_once // down, 1, tiles[1])
+    high, wide = form["rows"] * down, form["columns"] * across
+    shared = (high + 2 * wide) * part * product.problem.itemsize
+    far = np.where(shared <= (device.level("L2").capacity or 0), part, form["depth"])
+    boxes = _boxes(
+        product,
+        (*warps, np.full(len(tilings), fragment.depth)),
+        (form["rows"], form["columns"], form["depth"]),
+        (high, wide, far),
+    )
+    traffic = count_bytes(product, device, boxes)
+    sums = np.where(parts > 1, 2.0 * parts * rows * columns * batches * fragment.summed, 0.0)
+    uneven = busiest * device.multiprocessors / blocks
+    seconds, volumes = [], []
+    for at, view in enumerate(view_levels(device)):
+        own = traffic.volumes[at]
+        more = sums if at else 0.0 * sums
+        volumes.append((own[0] + more, *(one + 0.0 * sums for one in own[1:])))
+        longer = uneven if at < 2 else 1.0
+        seconds.append(view.seconds(own) * longer + more / view.bandwidth)
+    rate = (device.peak(tilings[0].form.arithmetic) or 0.0) / device.multiprocessors
+    active = np.minimum(resident, busiest) * form["threads"] / WARP
+    busy = np.minimum(sides, BUSY_FRAGMENTS) * active / (BUSY_FRAGMENTS * QUARTERS)
+    busy = np.minimum(1.0, np.minimum(busy, active / QUARTERS))
+    compute = busiest * (2.0 * form["rows"] * form["columns"] * part / (rate * busy))
+    trips = part / form["depth"]
+    compute = compute + rounds * trips * STEP_CYCLES / device.frequency
+    fetched = (
+        rounds * trips * FETCH_SHARE * device.latency_seconds / np.maximum(1, form["stages"] - 1)
+    )
+    waiting = device.launch_seconds * (1 + PART_LAUNCHES * (parts > 1))
+    waiting = waiting + rounds * device.latency_seconds
+    return Estimate(
+        traffic.moved, tuple(volumes), tuple(seconds), np.maximum(compute, fetched), waiting, blocks
+    )
+
+
+def _boxes(product: Product, *sides: Sequence[Vector]) -> dict[str, Box]:
+    """Return the boxes of tiles, no larger than the product."""
+    extents = product.extents
+    return {
+        level: {
+            letter: np.minimum(side, extent)
+            for letter, side, extent in zip("MNK", own, extents, strict=False)
+        }
+        for (level, _), own in zip(ORDERS, sides, strict=False)
+    }
 
 
 def price_tiling(
     product: Product, device: Device, tiling: Tiling, occupancy: Occupancy
 ) -> tuple[Price, float]:
-    """Return what a tiling costs, and the seconds that are waited for besides.
-
-    Shared memory and L2 feed each multiprocessor by itself, so that the busiest one's time counts.
-    """
-    form, (rows, columns, steps, batches) = tiling.form, product.extents
-    waves = Waves.of(product, device, tiling, occupancy.blocks)
-    part = ceil(ceil(steps / tiling.parts) / form.depth) * form.depth
-    down = min(tiling.group, ceil(rows / form.rows))
-    at_once = min(waves.blocks, occupancy.blocks * device.multiprocessors)
-    across = max(1, min(at_once // down, ceil(columns / form.columns)))
-    high, wide = form.rows * down, form.columns * across
-    held = (high + 2 * wide) * part * product.problem.itemsize
-    far = part if held <= (device.level("L2").capacity or 0) else form.depth
-    sides = (
-        (*form.warp_tile, form.fragment.depth),
-        (form.rows, form.columns, form.depth),
-        (high, wide, far),
-    )
-    boxes: dict[str, Box] = {
-        level: {"M": min(m, rows), "N": min(n, columns), "K": min(k, steps)}
-        for (level, _), (m, n, k) in zip(ORDERS, sides, strict=False)
-    }
-    levels = price_levels(view_levels(device), count_bytes(product, device, boxes))
-    sums = 0.0 if tiling.parts == 1 else 2.0 * tiling.parts * rows * columns * batches * form.fragment.summed
+    """Return what one tiling costs, and the seconds that are waited for besides."""
+    found = estimate(product, device, [tiling], [occupancy])
     levels = tuple(
-        replace(
-            level,
-            volumes=(level.volumes[0] + more, *level.volumes[1:]),
-            seconds=level.seconds * by + more / device.level(level.level).bandwidth,
+        LevelPrice(
+            view.server,
+            view.name,
+            tuple(float(np.max(one)) for one in moved),
+            tuple(float(np.max(one)) for one in volumes),
+            (0.0,) * len(volumes),
+            float(seconds[0]),
         )
-        for level, by, more in zip(
-            levels, (waves.uneven, waves.uneven, 1.0), (0.0, sums, sums), strict=True
+        for view, moved, volumes, seconds in zip(
+            view_levels(device), found.moved, found.volumes, found.levels, strict=True
         )
     )
-    compute = waves.busiest * _block_seconds(device, form, part, occupancy, waves)
-    ahead = max(1, form.stages - 1)
-    fetched = waves.rounds * (part / form.depth) * device.latency_seconds / ahead
-    waiting = device.launch_seconds * (1 + (tiling.parts > 1))
-    waiting += waves.rounds * device.latency_seconds
-    return Price(levels, max(compute, fetched), float(waves.blocks), (0.0, 0.0)), waiting
+    price = Price(levels, float(found.compute[0]), float(found.blocks[0]), (0.0, 0.0))
+    return price, float(found.waiting[0])
 
 
-def _block_seconds(
-    device: Device, form: Form, part: int, occupancy: Occupancy, waves: Waves
-) -> float:
-    """Return the seconds of arithmetic that a multiprocessor takes for each of its blocks."""
-    rate = (device.peak(form.arithmetic) or 0.0) / device.multiprocessors
-    warps = min(occupancy.blocks, waves.busiest) * form.threads / WARP
-    at_once = min(form.side[0] * form.side[1], BUSY_FRAGMENTS) * warps
-    busy = min(1.0, at_once / (BUSY_FRAGMENTS * QUARTERS), warps / QUARTERS)
-    return 2.0 * form.rows * form.columns * part / (rate * busy)
+def score_tilings(product: Product, device: Device, tilings: Sequence[Tiling]) -> Vector:
+    """Return the seconds that tilings are compared by, which all fit the device."""
+    held = [occupy(device, one.form) for one in tilings]
+    found = estimate(product, device, tilings, held)
+    times = np.array([*found.levels, found.compute])
+    scores: Vector = score_times(times, device.overlap) + found.waiting
+    return scores
 
 
-def score_tiling(
-    product: Product, device: Device, tiling: Tiling, registers: int | None = None
-) -> float:
-    """Return the seconds that tilings are compared by; infinite where a block does not fit."""
-    form = tiling.form
-    needed = registers or estimate_registers(form)
-    occupancy = find_occupancy(device, form.threads, needed, form.shared_bytes)
-    if not occupancy.blocks:
-        return float(np.inf)
-    price, waiting = price_tiling(product, device, tiling, occupancy)
-    return score_price(price, device.overlap, waiting)
+@lru_cache(maxsize=16384)
+def occupy(device: Device, form: Form) -> Occupancy:
+    """Return how many blocks of a kernel a multiprocessor holds, by estimated registers."""
+    return find_occupancy(device, form.threads, estimate_registers(form), form.shared_bytes)

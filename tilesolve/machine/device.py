@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
+
+import tomli_w
 
 from tilesolve.contractions.argument_kinds import check_factor
 from tilesolve.contractions.errors import MachineError
@@ -59,8 +61,8 @@ class Device:
         What starting a kernel takes, and the first load of a block.
     overlap
         Share of the time of other levels that shows beside the slowest one's.
-    issue_warps
-        Warps of a multiprocessor from which on its arithmetic reaches the peak.
+    peak_share
+        What kernels reach of the peaks at best.
 
     Examples
     --------
@@ -85,10 +87,10 @@ class Device:
     register_unit: int = 256
     warp_unit: int = 4
     shared_unit: int = 128
-    launch_seconds: float = 3e-6
-    latency_seconds: float = 1e-6
-    overlap: float = 0.1
-    issue_warps: int = 8
+    launch_seconds: float = 4e-6
+    latency_seconds: float = 0.2e-6
+    overlap: float = 0.5
+    peak_share: float = 0.7
 
     def __post_init__(self) -> None:
         where = f"device {self.name!r}"
@@ -109,14 +111,15 @@ class Device:
         return next(level for level in self.levels if level.name == name)
 
     def peak(self, arithmetic: str) -> float | None:
-        """Return the flop/s of an arithmetic; None where the device has none.
+        """Return the flop/s that kernels reach of an arithmetic; None where the device has none.
 
         Examples
         --------
         >>> Device.load("rtx2080ti").peak("bfloat16") is None
         True
         """
-        return dict(self.peaks).get(arithmetic)
+        found = dict(self.peaks).get(arithmetic)
+        return None if found is None else found * self.peak_share
 
     @classmethod
     def load(cls, name: str) -> Self:
@@ -150,11 +153,28 @@ h100, h200, rtx2080ti, xavier
         """
         try:
             found = tomllib.loads(text)
-            levels = tuple(Level(**one) for one in _with_capacity(found.pop("level")))
+            levels = tuple(Level(**{"capacity": None, **one}) for one in found.pop("level"))
             peaks = tuple(found.pop("peak").items())
             return cls(levels=levels, peaks=peaks, **found)
         except (KeyError, TypeError, AttributeError, tomllib.TOMLDecodeError) as error:
             raise MachineError(f"no device file: {error}") from None
+
+    def to_toml(self) -> str:
+        """Return the device as TOML; `from_toml` reads it back to an equal value.
+
+        Examples
+        --------
+        >>> device = Device.load("a100")
+        >>> Device.from_toml(device.to_toml()) == device
+        True
+        """
+        found = asdict(self)
+        levels = [
+            {name: value for name, value in one.items() if value is not None}
+            for one in found.pop("levels")
+        ]
+        peaks = dict(found.pop("peaks"))
+        return tomli_w.dumps({**found, "peak": peaks, "level": levels})
 
     def scale(self, factors: Mapping[str, float]) -> Self:
         """Return the device with some figures multiplied; see `Plan.whatif` for their names.
@@ -184,11 +204,6 @@ h100, h200, rtx2080ti, xavier
         return replace(self, levels=tuple(levels.values()), peaks=peaks, shared_block=shared)
 
 
-def _with_capacity(levels: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return levels' entries with a capacity each; memory has none."""
-    return [{"capacity": None, **one} for one in levels]
-
-
 def list_devices() -> list[str]:
     """Return the names of the devices that come with the package.
 
@@ -198,3 +213,17 @@ def list_devices() -> list[str]:
     ['a100', 'h100', 'h200', 'rtx2080ti', 'xavier']
     """
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def find_device(machine: object) -> Device | None:
+    """Return the device that something is or names; None if it is none.
+
+    Examples
+    --------
+    >>> find_device("h100").name, find_device("i7-6700k")
+    ('h100', None)
+    """
+    if isinstance(machine, Device):
+        return machine
+    known = isinstance(machine, str) and machine in list_devices()
+    return Device.load(str(machine)) if known else None
