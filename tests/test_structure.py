@@ -185,7 +185,7 @@ def test_no_case_of_a_benchmark_is_a_reason():
 
 
 FREE = {
-    *("machine.costs", "constants.nests", "constants.network", "constants.policy"),
+    *("machine.costs", "constants.gpu", "constants.nests", "constants.network", "constants.policy"),
     "constants.tuning",
 }
 """Modules of numbers: costs of a CPU, cut-offs of the search, and what generated code is like."""

@@ -71,13 +71,17 @@ class _Product:
         self.chunks = [self._find_chunks(0), self._find_chunks(1)]
         self.warp = Warp(self.target, b, form, self.tid, self.pool)
         sums = self._loop()
-        linear = form.row_linear, form.column_linear
         store_sums(
-            *(self.target, b, form, self.warp, sums, self.output, self.begin),
+            b,
+            form,
+            self.warp,
+            sums,
+            self.output,
+            self.begin,
             (self.given["rows"], self.given["columns"]),
             (
-                lambda at: self._place("row_step", at, linear[0]),
-                lambda at: self._place("column_step", at, linear[1]),
+                lambda at: self._place("row_step", at, form.row_linear),
+                lambda at: self._place("column_step", at, form.column_linear),
             ),
         )
         b.ret_void()

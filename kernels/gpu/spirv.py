@@ -6,6 +6,8 @@ Copies are done at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from llvmlite import ir
 
 from tilesolve.kernels.gpu.forms import Arithmetic
@@ -18,7 +20,7 @@ class Spirv(Target):
     triple = "spirv64v1.4-unknown-unknown"
     convention = "spir_kernel"
 
-    def function(self, name: str, result: ir.Type, arguments: list[ir.Type]) -> ir.Function:
+    def function(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
         """Return a declared function; those of OpenCL have its calling convention."""
         found = super().function(name, result, arguments)
         if name.startswith("_Z"):

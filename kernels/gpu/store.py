@@ -7,7 +7,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from tilesolve.kernels.gpu.forms import Form
-from tilesolve.kernels.gpu.targets import F16, F32, GLOBAL, I16, I32, I64, Target, Values
+from tilesolve.kernels.gpu.targets import F16, F32, GLOBAL, I16, I32, I64, Values
 from tilesolve.kernels.gpu.warps import Warp
 
 Axis = Callable[[ir.Value], ir.Value]
@@ -15,7 +15,6 @@ Axis = Callable[[ir.Value], ir.Value]
 
 
 def store_sums(
-    target: Target,
     b: ir.IRBuilder,
     form: Form,
     warp: Warp,
@@ -29,8 +28,8 @@ def store_sums(
 
     Parameters
     ----------
-    target, b, form, warp
-        What is written for, with, and whose sums they are.
+    b, form, warp
+        What is written with, and whose sums they are.
     sums
         As `Warp.places` orders them.
     output

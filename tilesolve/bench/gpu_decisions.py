@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -122,8 +123,9 @@ def decide(device: Device, shapes: Sequence[tuple[int, int, int]], seed: int) ->
         given = np.array(one["given"])
         known = np.flatnonzero(given[1:] > 0) + 1
         agreement = _correlate(scores[known], given[known])
-        rest = (tuple(one["choice"]), agreement, float(scores[0]))
-        found.append(Decision(sides, best, one["own"], float(given[0]), *rest))
+        choice, own = tuple(one["choice"]), float(one["own"])
+        decision = Decision(sides, best, own, float(given[0]), choice, agreement, float(scores[0]))
+        found.append(decision)
     return found
 
 
@@ -134,7 +136,7 @@ def _numbers(tiling: Tiling) -> list[int]:
     return [*sides, form.stages, tiling.parts, tiling.group]
 
 
-def _ask(device: Device, products: Sequence[object]) -> list[dict[str, list[float]]]:
+def _ask(device: Device, products: Sequence[object]) -> list[dict[str, Any]]:
     """Return what the estimator says."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
@@ -143,7 +145,7 @@ def _ask(device: Device, products: Sequence[object]) -> list[dict[str, list[floa
             run_in_process(
                 estimate_products, json.dumps({**request, "products": products}), SECONDS
             )
-            found: list[dict[str, list[float]]] = json.loads(answer.read_text())
+            found: list[dict[str, Any]] = json.loads(answer.read_text())
         except (ChildProcessError, TimeoutError, OSError) as error:
             raise BenchmarkError(f"NVIDIA's estimator fails on {device.name}: {error}") from error
     return found

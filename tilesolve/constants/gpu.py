@@ -45,6 +45,12 @@ GROUPS = (1, 2, 4, 8, 16, 32)
 OTHER_REGISTERS = 40
 """Registers of a thread beside sums and fragments: places, steps, and what is worked out."""
 
+FMA_DEPTHS = (8, 16)
+"""Steps of the sum that tiles have where FMAs multiply, which are unrolled."""
+
+FMA_REGISTERS = 28
+"""Registers of a thread that assemblers take besides where FMAs multiply, for loads ahead."""
+
 CHUNK_REGISTERS = 3
 """Registers of a thread for each chunk that it copies of a tile."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 
 def run_jobs(text: str) -> str:
@@ -19,7 +20,7 @@ def run_jobs(text: str) -> str:
     device = find_device(cl)
     context = cl.Context([device])
     queue = cl.CommandQueue(context)
-    programs: dict[str, object] = {}
+    programs: dict[str, Any] = {}
     for number, job in enumerate(json.loads((folder / "jobs.json").read_text())):
         arrays = {name: np.load(folder / file) for name, file in job["arrays"].items()}
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
@@ -43,7 +44,7 @@ def run_jobs(text: str) -> str:
     return str(device.name)
 
 
-def find_device(cl: object) -> object:
+def find_device(cl: Any) -> Any:
     """Return the first device of OpenCL that is a CPU, and no emulator of an FPGA."""
-    platforms = [one for one in cl.get_platforms() if "FPGA" not in one.name]  # type: ignore[attr-defined]
+    platforms = [one for one in cl.get_platforms() if "FPGA" not in one.name]
     return platforms[0].get_devices()[0]

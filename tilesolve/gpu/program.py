@@ -73,12 +73,12 @@ def state_program(
                 sides[name] = Signomial.symbol(name)
             else:
                 sides[name] = Signomial.constant(low)
-    boxes: dict[str, Box] = {
-        level: {letter: sides[f"{prefix}_{letter}"] for letter in least} | {"K": min(deep, steps)}
-        for (level, prefix), deep in zip(
-            PREFIXES.items(), (fragment.depth, depth, steps), strict=True
-        )
-    }
+    deep = (fragment.depth, depth, steps)
+    boxes: dict[str, Box] = {}
+    for (level, prefix), own in zip(PREFIXES.items(), deep, strict=True):
+        most = steps if level == "L2" else max(1, steps // 2)
+        boxes[level] = {letter: sides[f"{prefix}_{letter}"] for letter in least}
+        boxes[level]["K"] = min(own, most)
     traffic = count_bytes(product, device, boxes)
     times = {
         view.server: Signomial.of(view.seconds(own))

@@ -13,6 +13,7 @@ from tilesolve.constants.gpu import (
     BLOCK_SIDES,
     CANDIDATES,
     DEPTH_BYTES,
+    FMA_DEPTHS,
     GROUPS,
     LEAST_PART,
     LEAST_SIDE,
@@ -191,6 +192,8 @@ def _fit(
 
 def _depths(arithmetic: Arithmetic) -> list[int]:
     fragment = FRAGMENTS[arithmetic]
+    if not fragment.instructions:
+        return list(FMA_DEPTHS)
     return [size // fragment.element for size in DEPTH_BYTES]
 
 
@@ -222,7 +225,7 @@ def _form(
 
 def _thesis_tiling(product: Product, arithmetic: Arithmetic) -> Tiling:
     """Return the schedule of chapter 7: 128×128 of C, eight warps, copies that are waited for."""
-    depth = min(64, 128 // FRAGMENTS[arithmetic].element)
+    depth = _depths(arithmetic)[-1]
     return Tiling(_form(product, arithmetic, (128, 128, depth), (4, 2), 1), 1, 1)
 
 
@@ -235,7 +238,7 @@ def list_tilings(
     base = _form(product, arithmetic, (16, 16, 16), (1, 1), 2)
     near = [_near(sizes.get(f"B_{i}"), n) for i, n in (("M", rows), ("N", columns))]
     for down, across in combinations(*near):
-        for warps in combinations(WARP_COUNTS, repeat=2):
+        for warps in combinations(WARP_COUNTS, WARP_COUNTS):
             tile = down // warps[0], across // warps[1]
             least = [min(LEAST_WARP_SIDE, side) for side in (down, across)]
             if warps[0] * warps[1] > MOST_WARPS or tile[0] < least[0] or tile[1] < least[1]:

@@ -18,6 +18,7 @@ from tilesolve.constants.gpu import (
     BUSY_FRAGMENTS,
     CHUNK_REGISTERS,
     FETCH_SHARE,
+    FMA_REGISTERS,
     OTHER_REGISTERS,
     PART_LAUNCHES,
     QUARTERS,
@@ -124,7 +125,8 @@ def estimate_registers(form: Form) -> int:
         for side, own in ((form.rows, form.first), (form.columns, form.second))
     )
     held = down * across * sums + down * first + across * second
-    return held + OTHER_REGISTERS + CHUNK_REGISTERS * chunks
+    ahead = 0 if form.fragment.instructions else FMA_REGISTERS
+    return held + OTHER_REGISTERS + ahead + CHUNK_REGISTERS * chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +160,8 @@ def estimate(
 
     Shared memory and L2 feed each multiprocessor by itself, so that the busiest one's time counts.
     Where a kernel's rows, and twice its columns, of all steps of a sum do not fit L2, blocks share
-    there what they read in the same step.
+    there what they read in the same step. A block's tile is of half the steps at most, so that none
+    stays in shared memory for the next block.
 
     Parameters
     ----------
@@ -189,11 +192,12 @@ def estimate(
     across = np.clip(at_once // down, 1, tiles[1])
     high, wide = form["rows"] * down, form["columns"] * across
     shared = (high + 2 * wide) * part * product.problem.itemsize
-    far = np.where(shared <= (device.level("L2").capacity or 0), part, form["depth"])
+    fits = shared <= (device.level("L2").capacity or 0)
+    far = np.minimum(steps, np.where(fits, part, 2 * form["depth"]))
     boxes = _boxes(
         product,
-        (*warps, np.full(len(tilings), fragment.depth)),
-        (form["rows"], form["columns"], form["depth"]),
+        (*warps, np.minimum(fragment.depth, np.maximum(1, far // 2))),
+        (form["rows"], form["columns"], np.minimum(form["depth"], np.maximum(1, far // 2))),
         (high, wide, far),
     )
     traffic = count_bytes(product, device, boxes)

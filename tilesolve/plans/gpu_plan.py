@@ -204,10 +204,14 @@ class GpuPlan:
             own = tiling.form
             held = find_occupancy(device, own.threads, found["registers"], own.shared_bytes)
             empty = DeviceSolution(
-                *(problem, device, found["schedule"], found["tf32"], tiling),
-                *(Price((), 0.0, 0.0, ()), 0.0, held),
-                *(found[name] for name in ("registers", "assembled")),
-                *(None, found["priced"], found["spilled"]),
+                problem=problem,
+                device=device,
+                tiling=tiling,
+                cost=Price((), 0.0, 0.0, ()),
+                waiting=0.0,
+                occupancy=held,
+                relaxed=None,
+                **{name: found[name] for name in _KEPT},
             )
             cost, waiting = price_tiling(empty.product, device, tiling, held)
             relaxed = None
