@@ -150,7 +150,11 @@ def show_plan(
         layer = read_convolution(conv or "", layout, full_dtype(dtype) or "float32")
         found, report = plan_convolution(layer, machine, epilogue, threads, strategy, tries, cache)
     if plot is not None:
+        from tilesolve.machine.device import find_device
         from tilesolve.show.drawings import draw_plan
+
+        if find_device(machine):
+            raise typer.BadParameter("--plot draws no plans for GPUs")
 
         draw_plan(found, plot)
     typer.echo(found.to_json() if as_json else report)

@@ -92,7 +92,8 @@ class Form:
     row_linear, column_linear
         As for operands, of C.
     partial
-        Whether C is a part of the sum, which another kernel adds up.
+        Whether a block has a part of the sum alone, which goes to memory in between, in order;
+        another kernel adds parts up.
 
     Examples
     --------

@@ -80,8 +80,8 @@ class _Product:
             self.begin,
             (self.given["rows"], self.given["columns"]),
             (
-                lambda at: self._place("row_step", at, form.row_linear),
-                lambda at: self._place("column_step", at, form.column_linear),
+                lambda at: self._place("row_step", at, form.row_linear or form.partial),
+                lambda at: self._place("column_step", at, form.column_linear or form.partial),
             ),
         )
         b.ret_void()

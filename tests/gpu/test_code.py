@@ -65,14 +65,13 @@ def test_what_a_target_lacks_is_an_error():
 )
 def test_drawn_kernels_do_not_spill(arithmetic, capability):
     rng = random.Random(arithmetic)
-    for _ in range(2):
-        product = Product.of(draw_problem(rng, arithmetic))
-        form = draw_tiling(rng, product, arithmetic).form
-        made = assemble(form, capability)
-        assert made.spilled == 0
-        if (name := NAMES.get(arithmetic)) is not None:
-            counted = count_instructions(made.cubin, rf"{name}[.\w]*")
-            assert counted in (None, form.instructions(capability))
+    product = Product.of(draw_problem(rng, arithmetic))
+    form = draw_tiling(rng, product, arithmetic).form
+    made = assemble(form, capability)
+    assert made.spilled == 0
+    if (name := NAMES.get(arithmetic)) is not None:
+        counted = count_instructions(made.cubin, rf"{name}[.\w]*")
+        assert counted in (None, form.instructions(capability))
 
 
 @needs_assembler
@@ -80,10 +79,8 @@ def test_drawn_kernels_do_not_spill(arithmetic, capability):
     ("name", "dtype"),
     [
         ("rtx2080ti", "float16"),
-        ("rtx2080ti", "float32"),
         ("a100", "float16"),
-        ("a100", "float64"),
-        ("h100", "bfloat16"),
+        ("h100", "float64"),
         ("h200", "float32"),
     ],
 )

@@ -38,8 +38,8 @@ def run_jobs(text: str) -> str:
             ]
             size = (one["grid"][0] * one["threads"], *one["grid"][1:])
             kernel(queue, size, (one["threads"], 1, 1), *given)
+            queue.finish()  # the runtime compiles meanwhile, and fails if it compiles two at once
         cl.enqueue_copy(queue, arrays["output"], buffers["output"])
-        queue.finish()
         np.save(folder / f"result{number}.npy", arrays["output"])
     return str(device.name)
 

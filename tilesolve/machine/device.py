@@ -215,6 +215,18 @@ def list_devices() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
+def asks_for_gpu(machine: object, schedule: object, tf32: object) -> bool:
+    """Return whether arguments of `plan` are those of a GPU: a device, or what only they take.
+
+    Examples
+    --------
+    >>> asks_for_gpu("h100", "solved", False), asks_for_gpu(None, "solved", False)
+    (True, False)
+    """
+    usual = isinstance(schedule, str) and schedule == "solved" and tf32 is False
+    return not usual or find_device(machine) is not None
+
+
 def find_device(machine: object) -> Device | None:
     """Return the device that something is or names; None if it is none.
 

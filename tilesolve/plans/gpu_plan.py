@@ -22,7 +22,7 @@ from tilesolve.gpu.strategy import SCHEDULES, DeviceSolution, relax_best, solve_
 from tilesolve.gpu.tilings import Tiling, price_tiling
 from tilesolve.kernels.gpu.assembling import make_code
 from tilesolve.kernels.gpu.forms import WARP, Form, Operand
-from tilesolve.machine.device import Device
+from tilesolve.machine.device import Device, find_device
 from tilesolve.model.price import Price
 from tilesolve.planning.demand import Demand
 from tilesolve.plans.report import level_row
@@ -247,7 +247,7 @@ def plan_for_device(
 
 def plan_on_device(
     problem: Problem,
-    device: Device | None,
+    machine: object,
     demand: Demand,
     workers: object,
     *,
@@ -261,9 +261,10 @@ def plan_on_device(
     PlanError
         If anything is demanded that kernels for GPUs do not do, or GPUs alone.
     """
-    if schedule not in SCHEDULES:
+    if not isinstance(schedule, str) or schedule not in SCHEDULES:
         raise PlanError(f"schedule is one of {', '.join(SCHEDULES)}, not {schedule!r:.80}")
     rounds = read_flag(tf32, "tf32", PlanError)
+    device = find_device(machine)
     if device is None:
         raise PlanError("schedule and tf32 are of GPUs, such as machine='h100'")
     if demand != Demand() or workers is not None or problem.constant:
@@ -271,7 +272,7 @@ def plan_on_device(
             "plans for GPUs have no accumulate, epilogue, strategy, scheme, tries, constant or "
             "workers"
         )
-    return plan_for_device(problem, device, schedule=str(schedule), tf32=rounds)
+    return plan_for_device(problem, device, schedule=schedule, tf32=rounds)
 
 
 def _report(found: DeviceSolution) -> Iterator[str]:

@@ -16,7 +16,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.cluster import Cluster
 from tilesolve.machine.detect import default_threads
-from tilesolve.machine.device import find_device
+from tilesolve.machine.device import asks_for_gpu
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
 from tilesolve.planning.composition.scheme import Scheme
@@ -382,9 +382,9 @@ def plan(
     extents, name = read_sizes(spec, sizes, dtype)
     check_kind(constant, str, "constant", "names of operands", PlanError)
     aligned = read_flag(aligned_output, "aligned_output", PlanError)
-    if (device := find_device(machine)) is not None or schedule != "solved" or tf32 is not False:
+    if asks_for_gpu(machine, schedule, tf32):
         gpu = load_module("tilesolve.plans.gpu_plan")
-        given = problem_of(spec, extents, name, constant), device, demand, workers
+        given = problem_of(spec, extents, name, constant), machine, demand, workers
         return gpu.plan_on_device(*given, schedule=schedule, tf32=tf32)  # type: ignore[no-any-return]
     if workers is not None:
         if demand != Demand() or constant or aligned:
