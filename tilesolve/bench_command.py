@@ -150,17 +150,15 @@ def bench(
 
         study_misses(suite, machine)
         return
-    if suite == "gpu-decisions":
-        _show_gpu_decisions(context, machine)
-        return
     if study is Study.PRICE and not suite:
         from tilesolve.studies.priced_plans import SUITES
 
         suite = SUITES
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
-    if within:
-        _show_layers_within(context, suite, machine, threads, repeat)
+    if within or suite == "gpu-decisions":
+        show = _show_layers_within if within else _show_gpu_decisions
+        show(context, suite, machine, threads, repeat)
         return
     from tilesolve.bench.layers import has_layers
     from tilesolve.bench.nests import PIPELINES, has_nests
@@ -223,8 +221,9 @@ def _show_layers_within(
     typer.echo("\n".join([model.count, *report_layers(found)]))
 
 
-def _show_gpu_decisions(context: typer.Context, machine: str | None) -> None:
+def _show_gpu_decisions(context: typer.Context, suite: str, machine: str | None, *_: int) -> None:
     """Print our tiles for a GPU beside NVIDIA's, by its estimator."""
+    del suite
     if ignored := list_ignored(context, ("suite", "machine")):
         raise typer.BadParameter(f"gpu-decisions takes --machine alone, no {ignored}")
     from tilesolve.bench.gpu_decisions import SEED, SHAPES, decide, draw_shapes, write_decisions

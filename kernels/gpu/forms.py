@@ -99,7 +99,7 @@ class Form:
     --------
     >>> form = Form("float16", 128, 128, 32, (2, 4), 3, Operand(True, 8), Operand(False, 8))
     >>> form.threads, form.shared_bytes, form.instructions(80)
-    (256, 56832, 64)
+    (256, 56832, 32)
     """
 
     arithmetic: Arithmetic

@@ -77,8 +77,8 @@ def state_program(
     boxes: dict[str, Box] = {}
     for (level, prefix), own in zip(PREFIXES.items(), deep, strict=True):
         most = steps if level == "L2" else max(1, steps // 2)
-        boxes[level] = {letter: sides[f"{prefix}_{letter}"] for letter in least}
-        boxes[level]["K"] = min(own, most)
+        tile = {letter: sides[f"{prefix}_{letter}"] for letter in least}
+        boxes[level] = {**tile, "K": min(own, most)}
     traffic = count_bytes(product, device, boxes)
     times = {
         view.server: Signomial.of(view.seconds(own))

@@ -49,8 +49,8 @@ class GpuPlan:
     Examples
     --------
     >>> found = plan_for_device(Problem.of("ij-ik-kj", 4096, "float16"), Device.load("h100"))
-    >>> found.price.bottleneck, found.code("ptx").splitlines()[5]
-    ('compute', '.version 7.8')
+    >>> found.price.bottleneck, ".target sm_90" in found.code("ptx")
+    ('compute', True)
     """
 
     solution: DeviceSolution
