@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from gpu_cases import DTYPES, SPECS, draw_problem, draw_tiling
+from gpu_cases import SPECS, draw_problem, draw_tiling
 
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
@@ -170,7 +170,3 @@ def test_faster_parts_never_make_a_plan_slower():
     for name in ("compute", "memory_bandwidth", "l2_bandwidth"):
         factors = {name: 1.2}
         assert solve_for_device(problem, device.scale(factors)).seconds <= usual * 1.000001
-
-
-def test_all_dtypes_are_known():
-    assert set(DTYPES.values()) == {"float16", "bfloat16", "float32", "float64"}

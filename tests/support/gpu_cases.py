@@ -1,7 +1,5 @@
 """Products for GPUs that are drawn, their kernels, and what they must compute."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
@@ -92,8 +90,3 @@ def tolerance(problem, arithmetic):
     rounding = np.finfo(np.float64 if problem.dtype == "float64" else np.float32).eps
     steps = product.extents[2]
     return 8 * (unit * np.sqrt(steps) + rounding * steps)
-
-
-def with_device(device, **changes):
-    """A device with some figures changed."""
-    return replace(device, **changes)
