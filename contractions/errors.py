@@ -88,3 +88,7 @@ class BenchmarkError(TilesolveError, ValueError):
 
 class ModelError(TilesolveError, ValueError):
     """An ONNX model that is damaged, or asks for something that is not done here."""
+
+
+class DeviceError(TilesolveError, RuntimeError):
+    """A GPU that is not there, or code for one that cannot be made or run."""

@@ -185,7 +185,7 @@ def test_no_case_of_a_benchmark_is_a_reason():
 
 
 FREE = {
-    *("machine.costs", "constants.nests", "constants.network", "constants.policy"),
+    *("machine.costs", "constants.gpu", "constants.nests", "constants.network", "constants.policy"),
     "constants.tuning",
 }
 """Modules of numbers: costs of a CPU, cut-offs of the search, and what generated code is like."""
@@ -364,6 +364,16 @@ NUMBERS = {
     "what a transform multiplies by": {
         "networks.winograd_stages": "OUT _IMAGES _RESULTS _FILTERS",
     },
+    "what GPUs' instructions are like": {
+        "kernels.gpu.forms": "WARP FRAGMENTS",
+        "kernels.gpu.targets": "I1 I8 I16 I32 I64 GLOBAL SHARED CHUNKS AVAILABLE PTX_VERSIONS",
+        "kernels.gpu.parts": "THREADS",
+        "kernels.gpu.assembling": "SECONDS",
+    },
+    "how plans for GPUs are judged and written": {
+        "bench.gpu_decisions": "SHAPES SEED SIDES COMPARED SECONDS LIMITS",
+        "plans.gpu_plan": "FORMAT",
+    },
     "which numbers of exporters are equal": {"networks.patterns": "ATTRIBUTE_SLACK"},
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS FLUSHED_CACHES"},
     "which variants are ranked": {
@@ -442,6 +452,7 @@ WITHIN = {
     "plans.cache": {12, 32, 0o600},  # and who may read a file
     "solver.chosen_sizes": {1e-4},  # what SCIP may leave open
     "plans.plan": {1e9},  # a prefix of a unit
+    "plans.gpu_plan": {1e12},  # the same
     "plans.report": {1e9, 0.005},  # and what is rounded to nothing
 }
 """Numbers that functions of these folders may have beside small ones."""

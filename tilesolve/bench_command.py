@@ -129,6 +129,8 @@ def bench(
     bias and ReLU, beside libraries that have them. Suites of nests are measured beside NumPy,
     numba and Halide, and beside the same code without tiles. `pipelines` are NumPy functions, which
     are measured beside themselves, numba and Halide, and beside ours one stage after another.
+    `gpu-decisions` compares tiles for a GPU, such as --machine a100, with NVIDIA's choice by its
+    estimator, which needs no GPU.
     `networks` are whole models, and so is an ONNX file with --whole, beside ONNX Runtime and
     OpenVINO.
 
@@ -154,8 +156,9 @@ def bench(
         suite = SUITES
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
-    if within:
-        _show_layers_within(context, suite, machine, threads, repeat)
+    if within or suite == "gpu-decisions":
+        show = _show_layers_within if within else _show_gpu_decisions
+        show(context, suite, machine, threads, repeat)
         return
     from tilesolve.bench.layers import has_layers
     from tilesolve.bench.nests import PIPELINES, has_nests
@@ -216,6 +219,19 @@ def _show_layers_within(
 
     found, model = measure_layers(file, Machine.load(machine), threads, repeat)
     typer.echo("\n".join([model.count, *report_layers(found)]))
+
+
+def _show_gpu_decisions(context: typer.Context, suite: str, machine: str | None, *_: int) -> None:
+    """Print our tiles for a GPU beside NVIDIA's, by its estimator."""
+    del suite
+    if ignored := list_ignored(context, ("suite", "machine")):
+        raise typer.BadParameter(f"gpu-decisions takes --machine alone, no {ignored}")
+    from tilesolve.bench.gpu_decisions import SEED, SHAPES, decide, draw_shapes, write_decisions
+    from tilesolve.machine.device import Device
+
+    device = Device.load(machine or "a100")
+    found = decide(device, draw_shapes(SHAPES, SEED), SEED)
+    typer.echo("\n".join(write_decisions(device, found)))
 
 
 def _refuse(context: typer.Context, taken: Sequence[str], what: str) -> None:

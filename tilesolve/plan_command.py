@@ -157,6 +157,10 @@ def show_plan(
         layer = read_convolution(conv or "", layout, full_dtype(dtype) or "float32")
         found, report = plan_convolution(layer, machine, epilogue, threads, strategy, tries, cache)
     if plot is not None:
+        from tilesolve.machine.device import find_device
+
+        if find_device(machine):
+            raise typer.BadParameter("--plot draws no plans for GPUs")
         _draw(found, plot)
     typer.echo(found.to_json() if as_json else report)
 

@@ -16,6 +16,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.cluster import Cluster
 from tilesolve.machine.detect import default_threads
+from tilesolve.machine.device import asks_for_gpu
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
 from tilesolve.planning.composition.scheme import Scheme
@@ -307,6 +308,8 @@ def plan(
     aligned_output: bool = False,
     workers: int | Cluster | None = None,
     cache: bool = True,
+    schedule: str = "solved",
+    tf32: bool = False,
 ) -> Plan:
     """Solve for the tiles of a contraction or convolution on a machine.
 
@@ -319,7 +322,7 @@ def plan(
         tuple with a shape or an array for both operands, or for all tensors as the spec writes
         them.
     machine
-        A `Machine`, a name or a path; see `Machine.load`.
+        A `Machine`, a name or a path, see `Machine.load`; or ``"h100"`` and others for a `GpuPlan`.
     dtype
         Of all tensors; if None, that of arrays that are given as `sizes`, else float64. Sums of
         ``"float16"`` and ``"bfloat16"`` are float32, and rounded once.
@@ -355,6 +358,8 @@ def plan(
         that of a task's chunk then, and its report begins with the network.
     cache
         Whether plans kept in memory and on disk may be used and added to.
+    schedule, tf32
+        Of a GPU: ``"solved"`` or ``"thesis"``, and whether float32 is rounded to TF32.
 
     Raises
     ------
@@ -377,13 +382,18 @@ def plan(
     extents, name = read_sizes(spec, sizes, dtype)
     check_kind(constant, str, "constant", "names of operands", PlanError)
     aligned = read_flag(aligned_output, "aligned_output", PlanError)
+    if asks_for_gpu(machine, schedule, tf32):
+        gpu = load_module("tilesolve.plans.gpu_plan")
+        given = problem_of(spec, extents, name, constant), machine, demand, workers
+        return gpu.plan_on_device(*given, schedule=schedule, tf32=tf32)  # type: ignore[no-any-return]
     if workers is not None:
         if demand != Demand() or constant or aligned or threads is not None:
             told = "workers compute a contraction alone: no epilogue, strategy or constant; a "
             raise PlanError(f"{told}Cluster says how many threads each has")
-        return _plan_for_workers(
+        of_workers: Plan = load_module("tilesolve.plans.cluster_plan").plan_for_workers(
             problem_of(spec, extents, name), Machine.load(machine), workers, cache=cache
         )
+        return of_workers
     if read_flag(cache, "cache", PlanError) and plan_cache.is_enabled():
         posed = spec, extents, machine, name, cores, demand, constant
         found = plan_cache.cached(*posed, Plan, aligned_output=aligned)
@@ -394,16 +404,6 @@ def plan(
     if cores > found.machine.cores:
         told = f"{cores} threads take turns on the {found.machine.cores} cores of the machine"
         warn_once(f"{told} {found.machine.name!r}", ThreadsWarning)
-    return found
-
-
-def _plan_for_workers(
-    problem: Problem, machine: Machine, workers: int | Cluster, *, cache: bool
-) -> Plan:
-    """Return the plan of workers, whose module needs this one."""
-    found: Plan = load_module("tilesolve.plans.cluster_plan").plan_for_workers(
-        problem, machine, workers, cache=cache
-    )
     return found
 
 

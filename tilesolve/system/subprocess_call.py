@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 _CHILD = """
 import importlib, os, sys
@@ -18,14 +19,19 @@ answer.close()
 """
 
 
-def run_in_process(function: Callable[[str], str], text: str, seconds: float) -> str:
+def run_in_process(
+    function: Callable[[str], str],
+    text: str,
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+) -> str:
     """Return ``function(text)``, computed in a new process.
 
     The process gets the text alone and does not import the script that this one runs, which thus
     needs no guard.
 
     The function is one that can be imported by its name. The process is ended after `seconds`,
-    its start included.
+    its start included. It has this one's environment, with what `environment` says besides.
 
     Raises
     ------
@@ -43,7 +49,12 @@ def run_in_process(function: Callable[[str], str], text: str, seconds: float) ->
     command = [sys.executable, "-c", _CHILD, function.__module__, function.__name__, *sys.path]
     try:
         done = subprocess.run(
-            command, input=text.encode(), capture_output=True, timeout=seconds, check=False
+            command,
+            input=text.encode(),
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+            env={**os.environ, **(environment or {})},
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(f"ended after {seconds:g} s") from error

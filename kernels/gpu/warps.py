@@ -1,0 +1,157 @@
+"""What a warp does: fragments from shared memory to registers, products, and where sums lie."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from tilesolve.kernels.gpu.forms import WARP, Form
+from tilesolve.kernels.gpu.targets import F32, F64, I8, I32, Target, Values
+
+
+class Warp:
+    """Writes the work of a warp on tiles in shared memory."""
+
+    def __init__(
+        self, target: Target, b: ir.IRBuilder, form: Form, tid: ir.Value, pool: ir.Value
+    ) -> None:
+        self.target, self.b, self.form, self.pool = target, b, form, pool
+        self.kind = F64 if form.fragment.summed == 8 else F32
+        self.zero = ir.Constant(self.kind, 0.0)
+        self.sums = {16: 8, 8: 4}[form.fragment.columns] if form.fragment.rows == 16 else 2
+        self.lane = b.and_(tid, I32(WARP - 1))
+        warp = b.lshr(tid, I32(WARP.bit_length() - 1))
+        count = form.warps[0]
+        place = b.urem(warp, I32(count)), b.udiv(warp, I32(count))
+        tile = form.warp_tile
+        self.begin = b.mul(place[0], I32(tile[0])), b.mul(place[1], I32(tile[1]))
+        """Row and column of the block's tile at which the warp's begins."""
+        self.bases = [self._base(at) for at in range(2)]
+
+    def _base(self, at: int) -> ir.Value:
+        """Return the bytes from a stage's begin to where this lane reads of an operand."""
+        b, form = self.b, self.form
+        along_sum = (form.first, form.second)[at].along_sum
+        free, depth = self._reach(at, along_sum=along_sum)
+        free = b.add(free, self.begin[at])
+        line, along = (free, depth) if along_sum else (depth, free)
+        size = form.fragment.element
+        place = b.add(b.mul(line, I32(form.pitch(at))), b.mul(along, I32(size)))
+        return b.add(place, I32(at * form.tile_bytes(0)))
+
+    def _reach(self, at: int, *, along_sum: bool) -> tuple[ir.Value, ir.Value]:
+        """Return the row or column of a fragment, and the step of its sum, that this lane reads."""
+        b, lane = self.b, self.lane
+        if self.form.fragment.element == 2:
+            # A row of one of four 8×8 blocks, as `Target.load_halves` takes them.
+            row = b.and_(lane, I32(7))
+            first = b.and_(lane, I32(8))
+            second = b.lshr(b.and_(lane, I32(16)), I32(1))
+            if along_sum:
+                return b.add(row, first), second
+            return first, b.add(row, second)
+        if self.form.fragment.depth == 1:
+            if at:
+                return b.and_(lane, I32(7)), I32(0)
+            return b.shl(b.lshr(lane, I32(3)), I32(2)), I32(0)
+        return b.lshr(lane, I32(2)), b.and_(lane, I32(3))
+
+    def multiply(self, stage: ir.Value, sums: Values) -> Values:
+        """Return sums with the products of a stage's tiles added."""
+        form, sides = self.form, self.form.side
+        bases = [self.b.add(stage, one) for one in self.bases]
+        for step in range(0, form.depth, form.fragment.depth):
+            first, second = (
+                [self._load(at, bases[at], number, step) for number in range(sides[at])]
+                for at in range(2)
+            )
+            for row, one in enumerate(first):
+                for column, other in enumerate(second):
+                    at = (row * sides[1] + column) * self.sums
+                    own = self._product(one, other, sums[at : at + self.sums])
+                    sums[at : at + self.sums] = own
+        return sums
+
+    def _load(self, at: int, base: ir.Value, number: int, step: int) -> Values:
+        """Return the registers of one fragment of an operand."""
+        form, fragment = self.form, self.form.fragment
+        side = (fragment.rows, fragment.columns)[at]
+        if fragment.element == 2:
+            along_sum = (form.first, form.second)[at].along_sum
+            place = self.b.add(base, I32(self._distance(at, number * side, step)))
+            return self.target.load_halves(self.b, self.pool, place, turned=not along_sum)
+        if fragment.depth == 1:
+            places = [(number * side + more, step) for more in range(1 if at else 4)]
+        else:
+            places = [
+                (number * side + more, step + further)
+                for further in range(0, fragment.depth, 4)
+                for more in range(0, side, 8)
+            ]
+        return [self._number(base, self._distance(at, *place)) for place in places]
+
+    def _distance(self, at: int, free: int, depth: int) -> int:
+        """Return the bytes between elements of an operand's tile."""
+        form = self.form
+        own = (form.first, form.second)[at]
+        line, along = (free, depth) if own.along_sum else (depth, free)
+        return line * form.pitch(at) + along * form.fragment.element
+
+    def _number(self, base: ir.Value, distance: int) -> ir.Value:
+        """Load one number; for TF32 round it to the nearest."""
+        b = self.b
+        place = b.gep(self.pool, [b.add(base, I32(distance))], source_etype=I8)
+        tf32 = self.form.arithmetic == "tf32"
+        kind = I32 if tf32 else self.kind
+        found = b.load(place, align=self.form.fragment.element, typ=kind)
+        return b.and_(b.add(found, I32(0x1000)), I32(0xFFFFE000)) if tf32 else found
+
+    def _product(self, one: Values, other: Values, sums: Values) -> Values:
+        """Return sums with the product of two fragments added."""
+        fragment, kind = self.form.fragment, self.form.arithmetic
+        if fragment.depth == 1:
+            return [
+                self.target.fused(self.b, left, other[0], more)
+                for left, more in zip(one, sums, strict=True)
+            ]
+        if fragment.element != 2:
+            return self.target.multiply(self.b, kind, one, other, sums)
+        found: Values = []
+        for at in range(2):  # eight columns each
+            own = sums[4 * at : 4 * at + 4]
+            found += self.target.multiply(self.b, kind, one, other[at::2], own)
+        return found
+
+    def places(self) -> list[tuple[ir.Value, ir.Value]]:
+        """Return row and column in the block's tile of each of this lane's sums.
+
+        Two that follow each other are side by side in a row, but for those of FMAs.
+        """
+        b, form, fragment = self.b, self.form, self.form.fragment
+        if fragment.depth == 1:
+            row, column = b.shl(b.lshr(self.lane, I32(3)), I32(2)), b.and_(self.lane, I32(7))
+            own = [(more, 0) for more in range(4)]
+        else:
+            row = b.lshr(self.lane, I32(2))
+            column = b.shl(b.and_(self.lane, I32(3)), I32(1))
+            own = [
+                (down, across + beside)
+                for across in range(0, fragment.columns, 8)
+                for down in range(0, fragment.rows, 8)
+                for beside in range(2)
+            ]
+        rows = {
+            (i, down): b.add(b.add(row, self.begin[0]), I32(i * fragment.rows + down))
+            for i in range(form.side[0])
+            for down in sorted({down for down, _ in own})
+        }
+        columns = {
+            (j, across): b.add(b.add(column, self.begin[1]), I32(j * fragment.columns + across))
+            for j in range(form.side[1])
+            for across in sorted({across for _, across in own})
+        }
+        return [
+            (rows[i, down], columns[j, across])
+            for i in range(form.side[0])
+            for j in range(form.side[1])
+            for down, across in own
+        ]

@@ -1,0 +1,103 @@
+"""Kernels as PTX, and as NVIDIA's assembler makes them."""
+
+import random
+import re
+
+import pytest
+from gpu_cases import DTYPES, draw_problem, draw_tiling, make_tiling
+
+from tilesolve.contractions.errors import DeviceError
+from tilesolve.contractions.problem import Problem
+from tilesolve.gpu.product import Product
+from tilesolve.gpu.strategy import solve_for_device
+from tilesolve.kernels.gpu.assembling import assemble, count_instructions, find_tool, make_code
+from tilesolve.kernels.gpu.parts import Addition
+from tilesolve.machine.device import Device
+
+needs_assembler = pytest.mark.skipif(find_tool("ptxas") is None, reason="gpu-test is missing")
+
+NAMES = {"float16": "HMMA", "bfloat16": "HMMA", "tf32": "HMMA", "float64": "DMMA"}
+"""What tensor cores' instructions are called in assembled code."""
+
+
+def make_form(arithmetic, extent=128):
+    problem = Problem.of("ij-ik-kj", extent, DTYPES[arithmetic])
+    product = Product.of(problem)
+    depth = {"float16": 32, "bfloat16": 32, "float64": 8}.get(arithmetic, 16)
+    return make_tiling(product, arithmetic, (64, 64, depth), (2, 2)).form
+
+
+@pytest.mark.parametrize("arithmetic", ["float16", "float64"])
+def test_ptx_has_the_instructions_that_are_counted(arithmetic):
+    form = make_form(arithmetic)
+    text = make_code(form, 80).decode()
+    assert len(re.findall(r"\bmma\.sync", text)) == form.instructions(80)
+    assert f".maxntid {form.threads}" in text
+    assert text.count("cp.async.cg") >= 4
+    assert "st.local" not in text
+
+
+def test_older_devices_copy_through_registers():
+    form = make_form("float16")
+    text = make_code(form, 75).decode()
+    assert "cp.async" not in text
+    assert len(re.findall(r"\bmma\.sync", text)) == form.instructions(75)
+
+
+def test_what_a_target_lacks_is_an_error():
+    """LLVM ends its process; ours goes on."""
+    with pytest.raises(DeviceError):
+        make_code(make_form("bfloat16"), 75)
+
+
+@needs_assembler
+@pytest.mark.parametrize(
+    ("arithmetic", "capability"),
+    [
+        ("float16", 75),
+        ("float16", 80),
+        ("bfloat16", 90),
+        ("tf32", 80),
+        ("float64", 90),
+        ("fma32", 75),
+        ("fma64", 80),
+    ],
+)
+def test_drawn_kernels_do_not_spill(arithmetic, capability):
+    rng = random.Random(arithmetic)
+    product = Product.of(draw_problem(rng, arithmetic))
+    form = draw_tiling(rng, product, arithmetic).form
+    made = assemble(form, capability)
+    assert made.spilled == 0
+    if (name := NAMES.get(arithmetic)) is not None:
+        counted = count_instructions(made.cubin, rf"{name}[.\w]*")
+        assert counted in (None, form.instructions(capability))
+
+
+@needs_assembler
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("rtx2080ti", "float16"),
+        ("a100", "float16"),
+        ("h100", "float64"),
+        ("h200", "float32"),
+    ],
+)
+def test_plans_have_the_registers_that_the_assembler_counts(name, dtype):
+    device = Device.load(name)
+    found = solve_for_device(Problem.of("ij-ik-kj", 4096, dtype), device)
+    form = found.tiling.form
+    made = assemble(form, device.capability)
+    assert found.assembled
+    assert made.spilled == 0
+    assert made.registers == found.registers
+    if dtype in NAMES and not (device.capability < 80 and dtype == "float64"):
+        counted = count_instructions(made.cubin, rf"{NAMES[dtype]}[.\w]*")
+        assert counted in (None, form.instructions(device.capability))
+
+
+@needs_assembler
+def test_parts_are_added_without_spilling():
+    for arithmetic in ("float16", "float64"):
+        assert assemble(Addition(arithmetic, False, True), 80).spilled == 0

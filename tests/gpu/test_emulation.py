@@ -1,0 +1,72 @@
+"""Kernels as SPIR-V on the CPU: right on drawn problems, with work-groups and barriers."""
+
+import random
+
+import numpy as np
+import pytest
+from gpu_cases import DTYPES, draw_problem, draw_tiling, make_case, make_tiling, tolerance
+
+import tilesolve
+from tilesolve.contractions.problem import Problem
+from tilesolve.gpu.emulation import emulate, find_runtime
+
+pytestmark = pytest.mark.skipif(find_runtime() is None, reason="the extra gpu-test is missing")
+
+
+def check(cases):
+    """Run all jobs of cases in one process; compare each with NumPy's result."""
+    found = emulate(job for job, _, _, _ in cases)
+    for result, (_, wanted, problem, arithmetic) in zip(found, cases, strict=True):
+        difference = np.abs(result.astype(np.float64) - wanted)
+        assert difference.max() <= tolerance(problem, arithmetic), (str(problem), arithmetic)
+
+
+def drawn(seed, arithmetic, spec=None, **given):
+    rng = random.Random(f"{seed} {arithmetic}")
+    problem = draw_problem(rng, arithmetic, spec)
+    job, wanted = make_case(
+        problem, lambda product: draw_tiling(rng, product, arithmetic, **given), seed
+    )
+    return job, wanted, problem, arithmetic
+
+
+def test_every_arithmetic_is_right():
+    check(
+        [
+            drawn(1, "float16", "ij-ki-kj", parts=1),
+            drawn(2, "bfloat16", "ji-ik-jk", parts=1),
+            drawn(3, "tf32", "ij-ik-kj", parts=1),
+            drawn(4, "float64", "bij-bik-bkj", parts=1),
+            drawn(5, "fma32", "abcd-aebf-dfce", parts=1),
+            drawn(6, "float16", "abc-bda-dc", parts=3, stages=1),
+        ]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arithmetic", DTYPES)
+@pytest.mark.parametrize("seed", range(6))
+def test_drawn_problems_are_right(arithmetic, seed):
+    check([drawn(10 * seed + number, arithmetic) for number in range(4)])
+
+
+@pytest.mark.slow
+def test_sides_around_those_of_a_block_are_right():
+    cases = []
+    for extra in (-1, 0, 1):
+        problem = Problem.of("ij-ik-kj", {"i": 64 + extra, "j": 64 - extra, "k": 48 + extra}, "f4")
+        job, wanted = make_case(
+            problem, lambda one: make_tiling(one, "tf32", (32, 32, 16), (2, 2)), extra + 1
+        )
+        cases.append((job, wanted, problem, "tf32"))
+    check(cases)
+
+
+@pytest.mark.slow
+def test_plans_are_emulated_as_they_are():
+    rng = np.random.default_rng(0)
+    first, second = rng.random((70, 96)), rng.random((96, 40))
+    for dtype, machine in (("float64", "h100"), ("float32", "xavier"), ("float16", "rtx2080ti")):
+        one, other = first.astype(dtype), second.astype(dtype)
+        found = tilesolve.plan("ij,jk->ik", [one, other], machine).emulate(one, other)
+        assert np.allclose(found, first @ second, rtol=2e-3 if dtype == "float16" else 1e-5)

@@ -1,0 +1,80 @@
+"""Cut-offs of plans for GPUs, and what is assumed of their kernels."""
+
+from __future__ import annotations
+
+CHUNK_BYTES = 16
+"""Bytes that a thread copies to shared memory at once, at most."""
+
+MOST_ELEMENTS = 2**31 - 1
+"""Elements of a tensor: kernels count them in 32 bits."""
+
+BLOCK_SIDES = (16, 32, 64, 128, 256)
+"""Rows and columns of C that a block of threads may compute."""
+
+LEAST_SIDE = 64
+"""Rows and columns that a block computes at least, of a product that has as many."""
+
+LEAST_WARP_SIDE = 32
+"""Rows and columns that a warp computes at least, of a block that has as many."""
+
+WARP_COUNTS = (1, 2, 4, 8)
+"""Warps that rows, or columns, of a block are divided among."""
+
+MOST_WARPS = 16
+"""Warps of a block."""
+
+DEPTH_BYTES = (64, 128)
+"""Bytes of a row that tiles in shared memory may have along the sum."""
+
+STAGES = (4, 3, 5, 2)
+"""Copies of tiles in shared memory where a device copies asynchronously; of equally fast ones the
+first."""
+
+WAITED_STAGES = (2,)
+"""Copies where threads copy through registers."""
+
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Parts that the sum may be divided into."""
+
+LEAST_PART = 128
+"""Steps of the sum that a part has at least."""
+
+GROUPS = (1, 2, 4, 8, 16, 32)
+"""Rows of tiles that blocks go down before they go on to the next columns."""
+
+OTHER_REGISTERS = 40
+"""Registers of a thread beside sums and fragments: places, steps, and what is worked out."""
+
+FMA_DEPTHS = (8, 16)
+"""Steps of the sum that tiles have where FMAs multiply, which are unrolled."""
+
+FMA_REGISTERS = 28
+"""Registers of a thread that assemblers take besides where FMAs multiply, for loads ahead."""
+
+CHUNK_REGISTERS = 3
+"""Registers of a thread for each chunk that it copies of a tile."""
+
+REACH_RATIO = 4.0
+"""Factor up to which tiles that are priced differ from those of the program."""
+
+BUSY_FRAGMENTS = 4
+"""Products of a warp at once that keep a quarter of a multiprocessor's tensor cores busy."""
+
+QUARTERS = 4
+"""Parts of a multiprocessor, each with tensor cores and a scheduler of its own."""
+
+CANDIDATES = 24
+"""Tilings whose order of blocks is chosen, and that are assembled until one does not spill."""
+"""The best ones by price."""
+
+EMULATED_SECONDS = 600.0
+"""After which emulation on a CPU is ended."""
+
+STEP_CYCLES = 12.0
+"""Cycles of a block for each step over shared memory, beside what is copied and multiplied."""
+
+FETCH_SHARE = 0.25
+"""Share of the first load's latency that each further step takes, for each stage ahead."""
+
+PART_LAUNCHES = 1.8
+"""Launches that adding up parts of sums takes the time of, beside its bytes."""

@@ -1,0 +1,1 @@
+"""Contractions on GPUs: tiles by the same solver and price, and what runs them."""

@@ -1,0 +1,183 @@
+"""A contraction as a product of matrices: rows, columns, sums, batches, and their places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesolve.constants.gpu import CHUNK_BYTES, MOST_ELEMENTS
+from tilesolve.contractions.errors import PlanError, SizeError
+from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.gpu.forms import Operand
+
+Places = NDArray[np.int64]
+"""Elements from a tensor's begin, for each row, column, sum or batch."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A contraction of two operands over matrices of its letters.
+
+    Parameters
+    ----------
+    problem
+        What is computed.
+    operands
+        Numbers of the tensors that have rows and columns: 1 and 2, or turned, so that what lies
+        side by side in C are columns.
+    rows, columns, sums, batches
+        Letters, the outermost first.
+
+    Examples
+    --------
+    >>> found = Product.of(Problem.of("abcd-aebf-dfce", 8))
+    >>> found.operands, found.rows, found.columns, found.sums, found.extents
+    ((1, 2), ('a', 'b'), ('c', 'd'), ('e', 'f'), (64, 64, 64, 1))
+    """
+
+    problem: Problem
+    operands: tuple[int, int]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    sums: tuple[str, ...]
+    batches: tuple[str, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> Product:
+        """Return the product that a contraction is.
+
+        Raises
+        ------
+        PlanError
+            If it is none: a convolution, or a letter that stands in one tensor alone.
+        SizeError
+            If a tensor is empty, or larger than kernels count.
+        """
+        spec = problem.spec
+        if problem.padding or problem.pairing or len(spec.operands) != 2:
+            raise PlanError(f"GPUs compute contractions of two operands, not {problem}")
+        terms = [[s.terms for s in tensor.subscripts] for tensor in spec.tensors]
+        for tensor, found in zip(spec.tensors, terms, strict=True):
+            plain = all(len(one) == 1 and one[0][0] == 1 for one in found)
+            if not plain or len(set(tensor.letters)) < len(found):
+                raise PlanError(f"GPUs compute no windows and no diagonals: {spec}")
+        for shape in problem.shapes:
+            if not 0 < prod(shape) <= MOST_ELEMENTS:
+                raise SizeError(f"GPUs take tensors of 1 to {MOST_ELEMENTS} elements: {problem}")
+        output, one, other = (tensor.letters for tensor in spec.tensors)
+        for letter in problem.sizes:
+            homes = sum(letter in letters for letters in (output, one, other))
+            if homes < 2:
+                raise PlanError(f"letter {letter!r} of {spec} stands in one tensor alone")
+        beside = output[-1:]
+        turned = any(i in one and i not in other for i in beside)
+        first, second = (other, one) if turned else (one, other)
+        numbers = (2, 1) if turned else (1, 2)
+        kept = set(output)
+        return cls(
+            problem,
+            numbers,
+            _order(problem, kept & set(first) - set(second), (numbers[0], 0)),
+            _order(problem, kept & set(second) - set(first), (numbers[1], 0)),
+            _order(problem, set(first) & set(second) - kept, numbers),
+            _order(problem, set(first) & set(second) & kept, (0,)),
+        )
+
+    @property
+    def extents(self) -> tuple[int, int, int, int]:
+        """Rows, columns, steps of the sum, and batches."""
+        groups = self.rows, self.columns, self.sums, self.batches
+        rows, columns, sums, batches = (
+            prod(self.problem.sizes[i] for i in letters) for letters in groups
+        )
+        return rows, columns, sums, batches
+
+    def _places(self, letters: Sequence[str], tensor: int) -> Places:
+        """Return where elements of a tensor are along some letters, all others at their begin."""
+        size = self.problem.itemsize
+        strides = self.problem.strides(tensor)
+        found = np.zeros(1, np.int64)
+        for letter in letters:
+            steps = np.arange(self.problem.sizes[letter]) * (strides[letter] // size)
+            found = (found[:, None] + steps).ravel()
+        return found
+
+    @cached_property
+    def places(self) -> Mapping[str, Places]:
+        """Where elements are, by the arguments of kernels."""
+        first, second = self.operands
+        return {
+            "first_free": self._places(self.rows, first),
+            "first_sum": self._places(self.sums, first),
+            "second_sum": self._places(self.sums, second),
+            "second_free": self._places(self.columns, second),
+            "row_step": self._places(self.rows, 0),
+            "column_step": self._places(self.columns, 0),
+        }
+
+    @cached_property
+    def batch_places(self) -> Places:
+        """Where batches of both operands and of C begin, side by side."""
+        return np.stack(
+            [self._places(self.batches, tensor) for tensor in (*self.operands, 0)], axis=1
+        ).ravel()
+
+    def operand(self, at: int) -> Operand:
+        """Return how an operand is copied to shared memory: 0 has rows, 1 has columns."""
+        name = ("first", "second")[at]
+        free, summed = self.places[f"{name}_free"], self.places[f"{name}_sum"]
+        batches = self.batch_places[at::3]
+        most = CHUNK_BYTES // self.problem.itemsize
+        widths = [
+            _find_width(along, (across, batches), most)
+            for along, across in ((summed, free), (free, summed))
+        ]
+        beside = [len(along) > 1 and along[1] - along[0] == 1 for along in (summed, free)]
+        along_sum = bool((widths[0], beside[0]) >= (widths[1], beside[1]))
+        return Operand(along_sum, widths[not along_sum], is_linear(free), is_linear(summed))
+
+
+def _order(problem: Problem, letters: Iterable[str], tensors: tuple[int, ...]) -> tuple[str, ...]:
+    """Return letters as the first tensor has them, with one last that lies side by side in any."""
+    found = sorted(letters, key=problem.spec.tensors[tensors[0]].letters.index)
+    for tensor in tensors:
+        last = problem.spec.tensors[tensor].letters[-1:]
+        if last and last[0] in found:
+            found.remove(last[0])
+            return (*found, *last)
+    return tuple(found)
+
+
+def is_linear(places: Places) -> bool:
+    """Return whether places are equally far apart.
+
+    Examples
+    --------
+    >>> is_linear(np.array([0, 3, 6])), is_linear(np.array([0, 3, 4]))
+    (True, False)
+    """
+    return len(places) < 3 or bool((np.diff(places) == places[1]).all())
+
+
+def _find_width(along: Places, across: tuple[Places, ...], most: int) -> int:
+    """Return how many elements side by side always begin at a multiple of their number."""
+    width = most
+    while width > 1:
+        if len(along) % width == 0:
+            chunks = along.reshape(-1, width)
+            even = all((one % width == 0).all() for one in (chunks[:, 0], *across))
+            if even and (np.diff(chunks, axis=1) == 1).all():
+                return width
+        width //= 2
+    return 1
+
+
+@lru_cache(maxsize=64)
+def product_of(problem: Problem) -> Product:
+    """Return the product that a contraction is, see `Product.of`."""
+    return Product.of(problem)

@@ -1,0 +1,241 @@
+"""GPUs that plans are made for: levels that move bytes, multiprocessors and what these hold."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import tomli_w
+
+from tilesolve.contractions.argument_kinds import check_factor
+from tilesolve.contractions.errors import MachineError
+from tilesolve.machine.level import (
+    Level,
+    check_count,
+    check_levels,
+    check_name,
+    check_positive,
+    check_rate,
+)
+
+SHIPPED = Path(__file__).parent / "devices"
+"""The folder of the devices that come with the package."""
+
+COUNTS = (
+    *("capability", "multiprocessors", "warps", "blocks", "registers", "thread_registers"),
+    *("block_threads", "shared_block", "register_unit", "warp_unit", "shared_unit"),
+)
+"""Figures that are positive integers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A GPU.
+
+    Parameters
+    ----------
+    name
+        A short name, which `plan` takes as its machine.
+    capability
+        NVIDIA's compute capability: 90 for 9.0.
+    multiprocessors
+        Each with registers, shared memory and tensor cores of its own.
+    frequency
+        Hz.
+    levels
+        ``shared``, with what one multiprocessor holds, ``L2`` and ``memory``. Bandwidths are of
+        the whole device.
+    peaks
+        Flop/s of the whole device, by arithmetic: a dtype, ``tf32``, or ``fma32`` and ``fma64``
+        without tensor cores.
+    warps, blocks, registers
+        That a multiprocessor holds at once.
+    thread_registers, block_threads, shared_block, shared_reserved
+        What a thread or a block may have at most, and bytes that each block has besides.
+    register_unit, warp_unit, shared_unit
+        What a warp's registers, a block's warps and a block's shared memory are rounded up to.
+    launch_seconds, latency_seconds
+        What starting a kernel takes, and the first load of a block.
+    overlap
+        Share of the time of other levels that shows beside the slowest one's.
+    peak_share
+        What kernels reach of the peaks at best.
+
+    Examples
+    --------
+    >>> device = Device.load("h100")
+    >>> device.multiprocessors, device.level("shared").capacity
+    (132, 233472)
+    """
+
+    name: str
+    capability: int
+    multiprocessors: int
+    frequency: float
+    levels: tuple[Level, ...]
+    peaks: tuple[tuple[str, float], ...]
+    warps: int
+    blocks: int
+    registers: int = 65536
+    thread_registers: int = 255
+    block_threads: int = 1024
+    shared_block: int
+    shared_reserved: int = 0
+    register_unit: int = 256
+    warp_unit: int = 4
+    shared_unit: int = 128
+    launch_seconds: float = 4e-6
+    latency_seconds: float = 0.2e-6
+    overlap: float = 0.5
+    peak_share: float = 0.7
+
+    def __post_init__(self) -> None:
+        where = f"device {self.name!r}"
+        check_name(where, "name", self.name)
+        for field in COUNTS:
+            check_count(where, field, getattr(self, field))
+        check_levels(where, self.levels)
+        if [level.name for level in self.levels] != ["shared", "L2", "memory"]:
+            raise MachineError(f"{where}: the levels are shared, L2 and memory")
+        check_rate(where, "frequency", self.frequency)
+        for kind, rate in self.peaks:
+            check_rate(where, f"peak of {kind}", rate)
+        for field in ("launch_seconds", "latency_seconds"):
+            check_positive(where, field, getattr(self, field))
+
+    def level(self, name: str) -> Level:
+        """Return the level of that name."""
+        return next(level for level in self.levels if level.name == name)
+
+    def peak(self, arithmetic: str) -> float | None:
+        """Return the flop/s that kernels reach of an arithmetic; None where the device has none.
+
+        Examples
+        --------
+        >>> Device.load("rtx2080ti").peak("bfloat16") is None
+        True
+        """
+        found = dict(self.peaks).get(arithmetic)
+        return None if found is None else found * self.peak_share
+
+    @classmethod
+    def load(cls, name: str) -> Self:
+        """Return a device that comes with the package.
+
+        Raises
+        ------
+        MachineError
+            If there is no such device.
+
+        Examples
+        --------
+        >>> Device.load("h300")
+        Traceback (most recent call last):
+        tilesolve.contractions.errors.MachineError: there is no device 'h300'; there are a100, \
+h100, h200, rtx2080ti, xavier
+        """
+        if name not in list_devices():
+            known = ", ".join(list_devices())
+            raise MachineError(f"there is no device {name!r}; there are {known}")
+        return cls.from_toml((SHIPPED / f"{name}.toml").read_text("utf-8"))
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """Read a device from TOML.
+
+        Raises
+        ------
+        MachineError
+            If the text is no such TOML, or a figure is impossible.
+        """
+        try:
+            found = tomllib.loads(text)
+            levels = tuple(Level(**{"capacity": None, **one}) for one in found.pop("level"))
+            peaks = tuple(found.pop("peak").items())
+            return cls(levels=levels, peaks=peaks, **found)
+        except (KeyError, TypeError, AttributeError, tomllib.TOMLDecodeError) as error:
+            raise MachineError(f"no device file: {error}") from None
+
+    def to_toml(self) -> str:
+        """Return the device as TOML; `from_toml` reads it back to an equal value.
+
+        Examples
+        --------
+        >>> device = Device.load("a100")
+        >>> Device.from_toml(device.to_toml()) == device
+        True
+        """
+        found = asdict(self)
+        levels = [
+            {name: value for name, value in one.items() if value is not None}
+            for one in found.pop("levels")
+        ]
+        peaks = dict(found.pop("peaks"))
+        return tomli_w.dumps({**found, "peak": peaks, "level": levels})
+
+    def scale(self, factors: Mapping[str, float]) -> Self:
+        """Return the device with some figures multiplied; see `Plan.whatif` for their names.
+
+        Examples
+        --------
+        >>> Device.load("h100").scale({"l2_capacity": 2}).level("L2").capacity
+        104857600
+        """
+        levels = {level.name.lower(): level for level in self.levels}
+        peaks = self.peaks
+        known = {f"{name}_bandwidth" for name in levels} | {"l2_capacity", "shared_capacity"}
+        for name, factor in factors.items():
+            check_factor(factor, name, MachineError)
+            level, _, figure = name.partition("_")
+            if name == "compute":
+                peaks = tuple((kind, rate * factor) for kind, rate in peaks)
+            elif name not in known:
+                told = ", ".join(sorted(known))
+                raise MachineError(f"unknown figure {name!r}; known are compute, {told}")
+            elif figure == "bandwidth":
+                levels[level] = levels[level].scale_rates(factor)
+            else:
+                capacity = int((levels[level].capacity or 0) * factor)
+                levels[level] = replace(levels[level], capacity=capacity)
+        shared = min(self.shared_block, levels["shared"].capacity or 0)
+        return replace(self, levels=tuple(levels.values()), peaks=peaks, shared_block=shared)
+
+
+def list_devices() -> list[str]:
+    """Return the names of the devices that come with the package.
+
+    Examples
+    --------
+    >>> list_devices()
+    ['a100', 'h100', 'h200', 'rtx2080ti', 'xavier']
+    """
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def asks_for_gpu(machine: object, schedule: object, tf32: object) -> bool:
+    """Return whether arguments of `plan` are those of a GPU: a device, or what only they take.
+
+    Examples
+    --------
+    >>> asks_for_gpu("h100", "solved", False), asks_for_gpu(None, "solved", False)
+    (True, False)
+    """
+    usual = isinstance(schedule, str) and schedule == "solved" and tf32 is False
+    return not usual or find_device(machine) is not None
+
+
+def find_device(machine: object) -> Device | None:
+    """Return the device that something is or names; None if it is none.
+
+    Examples
+    --------
+    >>> find_device("h100").name, find_device("i7-6700k")
+    ('h100', None)
+    """
+    if isinstance(machine, Device):
+        return machine
+    known = isinstance(machine, str) and machine in list_devices()
+    return Device.load(str(machine)) if known else None
