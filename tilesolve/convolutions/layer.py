@@ -38,8 +38,9 @@ class ConvLayer:
     ``print(layer)`` shows the plan that runs, and why. Pickles have the weights, and plan again
     where they are read.
 
-    `weights` and `bias` contain the batch normalisation; `packs` says whether weights are packed at
-    once, for arrays in C order, or for the first ones that come.
+    `weights` and `bias` contain the batch normalisation; `packs` says whether it is planned and
+    weights are packed at once, for arrays in C order, or for the first ones that come. `flat` says
+    whether pixels of these are one axis, where they may be; None if so.
 
     Examples
     --------
@@ -51,10 +52,15 @@ class ConvLayer:
     [4.0, 6.0, 6.0, 4.0]
     """
 
-    __slots__ = ("_bias", "_given", "_packs", "_plans", "_prepared", "_recent")
+    __slots__ = ("_bias", "_flat", "_given", "_packs", "_plans", "_prepared", "_recent")
 
     def __init__(
-        self, request: LayerRequest, weights: Array, bias: Array | None, packs: bool = True
+        self,
+        request: LayerRequest,
+        weights: Array,
+        bias: Array | None,
+        packs: bool = True,
+        flat: bool | None = None,
     ) -> None:
         self._packs = packs
         self._plans = LayerPlans(request)
@@ -62,9 +68,9 @@ class ConvLayer:
         self._recent: RepeatCall | None = None
         self._given: Array | None = weights
         self._prepared: dict[tuple[bool, bool, bool], Prepared] = {}
-        made = self._plans.made(self.convolution.pointwise)
+        self._flat = self.convolution.pointwise if flat is None else flat
         if packs:
-            self._prepare(self.convolution.pointwise, *made)
+            self._prepare(self._flat, *self._plans.made(self._flat))
 
     @property
     def convolution(self) -> Convolution:
@@ -84,13 +90,12 @@ class ConvLayer:
     @property
     def plan(self) -> Plan:
         """What runs for arrays in C order."""
-        return self._plans.made(self.convolution.pointwise)[1]
+        return self._plans.made(self._flat)[1]
 
     @property
     def prepared(self) -> Prepared:
         """The weights as that plan takes them."""
-        flat = self.convolution.pointwise
-        return self._prepare(flat, *self._plans.made(flat))
+        return self._prepare(self._flat, *self._plans.made(self._flat))
 
     @property
     def epilogue(self) -> Epilogue:
