@@ -24,7 +24,7 @@ def kept():
 
 def test_plans_are_those_that_layers_look_for(monkeypatch):
     """What another process keeps, nobody solves again."""
-    plan_given(pickle.dumps([request(8)]))
+    plan_given(pickle.dumps([(request(8), True)]))
     assert kept() == 1
     cache.forget()
     monkeypatch.setattr(cache, "pick_fastest_measured", pytest.fail)
@@ -37,12 +37,12 @@ def test_helpers_plan_and_end(monkeypatch):
     """They plan from the last layer on, and none outlives the block."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(2))
     started = []
-    with plan_ahead([request(8), request(12)]) as _:
+    with plan_ahead([(request(8), True), (request(12), True)]) as _:
         end = time.monotonic() + 60
         while kept() < 2 and time.monotonic() < end:
             time.sleep(0.1)
         started.append(kept())
     assert started == [2]
-    with plan_ahead([request(16)]):
+    with plan_ahead([(request(16), True)]):
         pass
     assert kept() == 2

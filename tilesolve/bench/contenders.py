@@ -66,7 +66,7 @@ PIPELINE_PEERS = (
 )
 """The peers that sweeps of pipelines know."""
 
-NETWORK_PEERS = ("onnxruntime", "openvino")
+NETWORK_PEERS = ("onnxruntime", "openvino", "torch")
 """The peers that sweeps of whole networks know."""
 
 OWN = (*PLANS, THESIS, BASELINE, ROOT, OVERLAP)

@@ -40,8 +40,9 @@ class ConvLayer:
     ``print(layer)`` shows the plan that runs, and why. Pickles have the weights, and plan again
     where they are read.
 
-    `weights` and `bias` contain the batch normalisation; `packs` says whether weights are packed at
-    once, for arrays in C order, or for the first ones that come.
+    `weights` and `bias` contain the batch normalisation; `packs` says whether it is planned and
+    weights are packed at once, for arrays in C order, or for the first ones that come. `flat` says
+    whether pixels of these are one axis, where they may be; None if so.
 
     Examples
     --------
@@ -54,11 +55,17 @@ class ConvLayer:
     """
 
     __slots__ = (
-        *("_bias", "_constants", "_given", "_groups", "_packs", "_plans", "_prepared", "_recent"),
+        *("_bias", "_constants", "_flat", "_given", "_groups", "_packs", "_plans", "_prepared"),
+        "_recent",
     )
 
     def __init__(
-        self, request: LayerRequest, weights: Array, bias: Array | None, packs: bool = True
+        self,
+        request: LayerRequest,
+        weights: Array,
+        bias: Array | None,
+        packs: bool = True,
+        flat: bool | None = None,
     ) -> None:
         self._packs = packs
         self._plans = LayerPlans(request)
@@ -68,12 +75,12 @@ class ConvLayer:
         self._prepared: dict[tuple[bool, bool, bool], Prepared] = {}
         self._groups = GroupPlans.of(request)
         self._constants: Constants = {}
+        self._flat = self.convolution.pointwise if flat is None else flat
         if self._groups is not None:
             self._constants = self._groups.plan.constants(weights, bias)
             return
-        made = self._plans.made(self.convolution.pointwise)
         if packs:
-            self._prepare(self.convolution.pointwise, *made)
+            self._prepare(self._flat, *self._plans.made(self._flat))
 
     @property
     def convolution(self) -> Convolution:
@@ -95,7 +102,7 @@ class ConvLayer:
         """What runs for arrays in C order: statements for small groups, else a contraction."""
         if self._groups is not None:
             return self._groups.plan.nest
-        return self._plans.made(self.convolution.pointwise)[1]
+        return self._plans.made(self._flat)[1]
 
     @property
     def divides_sums(self) -> bool:

@@ -18,7 +18,7 @@ from tilesolve.networks.graph import Evaluator, Network, Node
 from tilesolve.networks.groups import Group, join_nodes
 from tilesolve.networks.operators import operators
 from tilesolve.networks.parts import VIEWS, Part, find_parts
-from tilesolve.networks.places import Blocks, Place, image_order, inverse
+from tilesolve.networks.places import Blocks, Place, image_order, inverse, without_batch
 from tilesolve.networks.planner import Planner
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.networks.winograd import WinogradChoice
@@ -146,6 +146,7 @@ class Builder:
                 (max(low, other), max(high, another))
                 for (low, high), (other, another) in zip(known, ends, strict=True)
             ]
+        self._layers.framed = [x for x, ends in self._margins.items() if any(map(any, ends))]
 
     def _add(self, nodes: Sequence[Node]) -> None:
         """Add what computes some nodes."""
@@ -348,6 +349,8 @@ class Builder:
         works, group = self.program.works, Group.of(self.network, nodes)
         inputs = [self._places[name] for name in group.inputs]
         outs = [self._out(name, self._order(name, nodes, inputs)) for name in group.outputs]
+        if nodes[0].kind == "MatMul" and not group.constants:
+            inputs, outs = without_batch(inputs, outs)
         found, turned = self._planner.plan(group, inputs, outs)
         if found.reason:
             return found.reason

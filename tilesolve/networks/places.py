@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -68,6 +68,22 @@ class Place:
             if self.shape[axis] == 1:
                 found.insert(axis, axis)
         return tuple(found)
+
+
+def without_batch(
+    inputs: Sequence[Place], outs: Sequence[Place]
+) -> tuple[list[Place], list[Place]]:
+    """Return operands and results of products without first axes of one element.
+
+    A contraction has no such letter: its result would be copied to where it is one.
+    """
+    inputs, outs = list(inputs), list(outs)
+    while all(len(one.shape) > 2 and one.shape[0] == 1 for one in (*inputs, *outs)):
+        inputs, outs = (
+            [replace(one, shape=one.shape[1:], strides=one.strides[1:]) for one in places]
+            for places in (inputs, outs)
+        )
+    return inputs, outs
 
 
 def image_order(count: int) -> tuple[int, ...]:

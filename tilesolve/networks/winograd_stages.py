@@ -39,9 +39,10 @@ def transform_filters(weights: Array) -> Array:
     >>> transform_filters(np.ones((8, 4, 3, 3), "float32")).shape
     (16, 4, 8)
     """
-    factors = np.array(_FILTERS)
-    found: Array = np.einsum("ir,js,kcrs->ijck", factors, factors, weights.astype(np.float64))
-    matrices: Array = found.reshape(-1, *found.shape[2:]).astype(weights.dtype)
+    taps = weights.reshape(*weights.shape[:2], -1).astype(np.float64)
+    found = np.kron(_FILTERS, _FILTERS) @ taps.reshape(-1, taps.shape[-1]).T
+    matrices: Array = np.empty((TILE**2, *taps.shape[1::-1]), weights.dtype)
+    matrices[...] = found.reshape(-1, *taps.shape[:2]).transpose(0, 2, 1)
     return matrices
 
 

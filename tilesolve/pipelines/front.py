@@ -214,7 +214,7 @@ class PipelineFunction:
         self, given: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[_Traced, dict[str, Array]]:
         """Return what is known of arguments like some, and all arrays by name."""
-        key = _describe(given), _describe(named)
+        key = _describe(tuple(given)), _describe(named)
         found = self._known.get(key)
         if found is None:
             bound = self._bind(given, named)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from tilesolve.constants.nests import PIPELINE_PARTS, PIPELINE_TERM_PARTS
+from tilesolve.constants.nests import (
+    PIPELINE_INLINED_OPERATIONS,
+    PIPELINE_PARTS,
+    PIPELINE_TERM_PARTS,
+)
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages
@@ -21,6 +26,7 @@ from tilesolve.contractions.statements.terms import (
     Term,
 )
 from tilesolve.nests.cuts import Part, cut_stage, settle_choices
+from tilesolve.nests.operations import count_operations
 from tilesolve.nests.regions import slides
 from tilesolve.pipelines.graph import Place, substitute
 
@@ -31,6 +37,7 @@ def simplify(
     pinned: frozenset[str] = frozenset(),
     *,
     everything: bool = False,
+    gone: frozenset[str] = frozenset(),
 ) -> Computation:
     """Return a computation whose small stages are computed within the terms that read them.
 
@@ -44,7 +51,7 @@ def simplify(
     >>> print(found.stages[0])
     b[u] = I[u] * I[u] + I[u+1] * I[u+1] + I[u+2] * I[u+2]
     """
-    stages = list_needed(computation, kept, pinned, everything=everything)
+    stages = list_needed(computation, kept, pinned, everything=everything, gone=gone)
     return computation if stages == computation.stages else bind_part(computation, stages)
 
 
@@ -54,10 +61,12 @@ def list_needed(
     pinned: frozenset[str] = frozenset(),
     *,
     everything: bool = False,
+    gone: frozenset[str] = frozenset(),
 ) -> tuple[Stage, ...]:
     """Return the stages of a computation without those that others compute in their terms.
 
-    A stage goes if it is trivial (no more operations than arrays, each read at one place), or if
+    A stage goes if it is trivial (no more operations than arrays, each read at one place, and none
+    that takes long), or if
     the only one that reads it needs each of its elements once (Alg. 5 of the thesis, and its rule
     for stages without overlap). Borders do not count. Those that are needed once go first; stages
     are looked at from the last one on, so that those before see who reads them then. Values stay
@@ -73,8 +82,10 @@ def list_needed(
         Stages that stay.
     everything
         Whether all stages go that can.
+    gone
+        Further stages that go if they can.
     """
-    simplifier = _Simplifier(computation, kept, pinned, everything)
+    simplifier = _Simplifier(computation, kept, pinned, everything, gone)
     for stage in computation.stages:
         simplifier.note(stage, cut_stage(computation, stage))
     for once in (True, False):
@@ -109,6 +120,7 @@ class _Simplifier:
     kept: frozenset[str]
     pinned: frozenset[str]
     everything: bool
+    gone: frozenset[str]
     stages: dict[str, Stage] = field(default_factory=dict)
     readers: dict[str, dict[str, None]] = field(default_factory=dict)
     cut: dict[str, tuple[Part, ...]] = field(default_factory=dict)
@@ -134,8 +146,8 @@ class _Simplifier:
             self._leave_out(producer)
         if not readers or not self._may_go(producer, readers):
             return
-        trivial = _is_trivial(self.cut[producer.name][0].term)
-        goes = not once and (self.everything or trivial)
+        trivial = _is_trivial(self.cut[producer.name][0].term, self.dtypes)
+        goes = not once and (self.everything or trivial or producer.name in self.gone)
         if not goes and not self._needed_once(producer, readers):
             return
         term: Term = producer.term
@@ -221,10 +233,24 @@ def _lie_apart(first: Read, second: Read) -> bool:
     return any(not x.terms and not y.terms and x != y for x, y in numbers)
 
 
-def _is_trivial(term: Term) -> bool:
+def find_costly(computation: Computation, pinned: frozenset[str]) -> frozenset[str]:
+    """Return the stages that several others read, and whose elements take long to compute."""
+    readers = Counter(x for one in computation.stages for x in {read.array for read in one.reads})
+    return frozenset(
+        one.name
+        for one in computation.stages
+        if readers[one.name] > 1
+        and one.name not in pinned
+        and count_operations(one.term, computation.dtypes) > PIPELINE_INLINED_OPERATIONS
+    )
+
+
+def _is_trivial(term: Term, dtypes: Dtypes) -> bool:
     """Return whether computing an element costs about what loading it does."""
     arrays = {read.array for read in term.reads}
-    return term.work <= len(arrays) == len(term.reads)
+    if not term.work <= len(arrays) == len(term.reads):
+        return False
+    return count_operations(term, dtypes) <= PIPELINE_INLINED_OPERATIONS
 
 
 def _is_plain(parts: tuple[Part, ...]) -> bool:

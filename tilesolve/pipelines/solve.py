@@ -26,7 +26,7 @@ from tilesolve.pipelines.bands import choose_bands
 from tilesolve.pipelines.chains import list_chains
 from tilesolve.pipelines.epilogues import take_epilogues
 from tilesolve.pipelines.grouping import Graph, Names, best_cuts, pays, split
-from tilesolve.pipelines.simplify import simplify
+from tilesolve.pipelines.simplify import find_costly, simplify
 from tilesolve.pipelines.tiling import fits, list_groupings
 from tilesolve.system.first_use import tell_of_planning
 
@@ -59,13 +59,30 @@ def solve_pipeline(request: NestRequest) -> SolvedNest:
     return SolvedNest(request, tuple(found))
 
 
-def _solve_run(request: NestRequest, pinned: frozenset[str]) -> Iterator[NestSolution]:
-    """Yield what computes stages with arrays of their own, some of which others need."""
-    alone, everything = Graph.of(request, pinned).alone, request.fusion == "inline"
-    simple = simplify(request.computation, alone, pinned, everything=everything)
+def _solve_run(request: NestRequest, pinned: frozenset[str]) -> Sequence[NestSolution]:
+    """Return what computes stages with arrays of their own, some of which others need.
+
+    What takes long to compute and is read by several is computed by each; of few stages, also once.
+    """
+    computation, everything = request.computation, request.fusion == "inline"
+    alone, costly = Graph.of(request, pinned).alone, find_costly(computation, pinned)
+    simple = simplify(computation, alone, pinned, everything=everything, gone=costly)
+    found = _solve_simple(request, simple, pinned)
+    few = len(computation.stages) <= PIPELINE_INLINED_STAGES
+    if everything or not costly or not few or request.mode != "default":
+        return found
+    kept = _solve_simple(request, simplify(computation, alone, pinned), pinned)
+    cost, other = (sum(one.score for one in several) for several in (found, kept))
+    return found if pays(cost, other) else kept
+
+
+def _solve_simple(
+    request: NestRequest, computation: Computation, pinned: frozenset[str]
+) -> tuple[NestSolution, ...]:
+    """Return what computes the stages that are left of a run."""
     if request.mode == "default" and request.route is None:
-        simple = take_epilogues(simple, pinned)
-    yield from _Solver(Graph.of(replace(request, computation=simple), pinned)).solve()
+        computation = take_epilogues(computation, pinned)
+    return tuple(_Solver(Graph.of(replace(request, computation=computation), pinned)).solve())
 
 
 def _list_runs(stages: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:

@@ -17,9 +17,10 @@ import numpy as np
 
 from tilesolve.bench.case import Array
 from tilesolve.machine.model import Machine
+from tilesolve.nests.plan import NestPlan
 from tilesolve.networks.files import read_model
 from tilesolve.networks.model import Model, load
-from tilesolve.networks.works import LayerWork, Work
+from tilesolve.networks.works import LayerWork, WinogradWork, Work
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.system.tables import align_columns
@@ -50,6 +51,8 @@ class LayerTimes:
         With caches written over before.
     peer
         Of ONNX Runtime's node; None where there is none.
+    by_channel
+        Whether each channel has windows of its own.
     """
 
     name: str
@@ -58,6 +61,7 @@ class LayerTimes:
     alone: float
     flushed: float
     peer: float | None
+    by_channel: bool = False
 
 
 def measure_layers(
@@ -75,14 +79,27 @@ def measure_layers(
     peers: Mapping[int, float] = {}
     if importlib.util.find_spec("onnxruntime"):
         peers = match_nodes(works, _profile(proto.SerializeToString(), given, threads, rounds))
-    found = [
-        LayerTimes(str(work), work.seconds or 0.0, *times, peer=peers.get(at))
-        for at, (work, times) in enumerate(
-            zip(works, zip(within, alone, flushed, strict=True), strict=True)
-        )
-        if isinstance(work, LayerWork)
-    ]
+    predicted = [work.seconds or 0.0 for work in works]
+    found = []
+    for at, several in group_layers(works).items():
+        times = [sum(one[i] for i in several) for one in (predicted, within, alone, flushed)]
+        layer = works[at]
+        by_channel = isinstance(layer, LayerWork) and isinstance(layer.layer.plan, NestPlan)
+        found.append(LayerTimes(str(layer), *times, peers.get(at), by_channel))
     return found, model
+
+
+def group_layers(works: Sequence[Work]) -> dict[int, list[int]]:
+    """Return the numbers of the works that are each layer, by that of its first."""
+    found: dict[int, list[int]] = {}
+    for at, work in enumerate(works):
+        if not isinstance(work, LayerWork | WinogradWork):
+            continue
+        if work.is_further:
+            found[max(found)].append(at)
+        else:
+            found[at] = [at]
+    return found
 
 
 def _profile(
@@ -115,9 +132,8 @@ def match_nodes(works: Sequence[Work], nodes: Sequence[tuple[str, str, float]]) 
     """
     names = {
         name: at
-        for at, work in enumerate(works)
-        if isinstance(work, LayerWork)
-        for node in work.nodes
+        for at in group_layers(works)
+        for node in works[at].nodes
         for name in (node.name, *node.outputs)
         if name
     }
@@ -150,7 +166,10 @@ def report_layers(layers: Sequence[LayerTimes]) -> Iterator[str]:
         yield f"{name}, over the time within the network: {mean:.2f} (geometric mean)"
     good = sum(abs(one.predicted / one.within - 1) <= PRICE_SLACK for one in layers)
     yield f"the price is within {PRICE_SLACK:.0%} for {good} of {len(layers)} layers"
-    ratios = [one.peer / one.within for one in layers if one.peer is not None]
-    if ratios:
-        mean, least = geometric_mean(ratios), min(ratios)
-        yield f"ONNX Runtime's time to ours: {mean:.2f} (geometric mean), {least:.2f} at worst"
+    by_channel = [one for one in layers if one.by_channel]
+    for where, several in (("", layers), (" of windows by channel", by_channel)):
+        ratios = [one.peer / one.within for one in several if one.peer is not None]
+        if ratios:
+            mean, least = geometric_mean(ratios), min(ratios)
+            told = f"{mean:.2f} (geometric mean of {len(ratios)}{where}), {least:.2f} at worst"
+            yield f"ONNX Runtime's time to ours: {told}"

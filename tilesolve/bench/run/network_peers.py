@@ -7,6 +7,7 @@ and an array for the result. Its run returns the first result.
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from tilesolve.bench.case import Array
 from tilesolve.bench.networks import WholeNetwork
 from tilesolve.bench.results.sweeps import Figures
 from tilesolve.bench.run.made import Made, Run
+from tilesolve.bench.run.torch_networks import make_module
 from tilesolve.machine.model import Machine
 
 if TYPE_CHECKING:
@@ -91,5 +93,22 @@ def openvino(network: WholeNetwork, _: Machine, threads: int, operands: Operands
     def run() -> Array:
         request.infer()
         return np.asarray(request.get_output_tensor(0).data)
+
+    return run
+
+
+def torch(network: WholeNetwork, _: Machine, threads: int, operands: Operands, __: Array) -> Run:
+    """Make ready torch: the network as functions of torch, traced, with weights prepared."""
+    module = importlib.import_module("torch")
+    module.set_num_threads(threads)
+    images = [module.from_numpy(array) for array in operands]
+    with module.inference_mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tracing will be replaced by what needs a compiler of C++
+        traced = module.jit.trace(make_module(module, network.model), images)
+        compiled = module.jit.optimize_for_inference(traced)
+
+    def run() -> Array:
+        with module.inference_mode():
+            return np.asarray(compiled(*images))
 
     return run
