@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class ConvLayer:
         self._plans = LayerPlans(request)
         self._bias = bias
         self._recent: RepeatCall | None = None
-        self._given: Array | None = weights
+        self._given: Array | Callable[[], Array] | None = weights
         self._prepared: dict[tuple[bool, bool, bool], Prepared] = {}
         made = self._plans.made(self.convolution.pointwise)
         if packs:
@@ -75,7 +75,7 @@ class ConvLayer:
     def _weights(self) -> Array:
         """The weights as they were given: no array but the one that a plan takes stays."""
         if self._given is not None:
-            return self._given
+            return self._given() if callable(self._given) else self._given
         (flat, *_), found = next(iter(self._prepared.items()))
         weights = np.empty(self.convolution.w_shape, found.array.dtype)
         self._plans.form(flat).filters(weights)[...] = found.array
@@ -200,11 +200,17 @@ class ConvLayer:
             self._given = None
         return found
 
-    def release(self) -> None:
-        """Forget packed weights: a call packs them again."""
-        self._given = self._weights
+    def release(self, weights: Callable[[], Array]) -> None:
+        """Forget the weights: a call that needs them gets them by a function."""
+        self._given = weights
         self._prepared.clear()
         self._recent = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the weights as they are held: packed, as they were given, or both."""
+        given = self._given.nbytes if isinstance(self._given, np.ndarray) else 0
+        return given + sum(one.held_bytes for one in self._prepared.values())
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Return what pickles have: neither plans nor packed weights."""

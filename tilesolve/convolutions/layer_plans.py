@@ -178,12 +178,15 @@ class LayerPlans:
         self,
         flat: bool,
         x: Array,
-        weights: Prepared,
+        weights: Array | Prepared,
         bias: Array | None,
         residual: Array | None,
         out: Array,
     ) -> LaidLayer | None:
-        """Return what `run` does, if that is the same in each call."""
+        """Return what `run` does, if that is the same in each call.
+
+        Of weights that were prepared the packed ones alone are kept.
+        """
         adds = residual is out
         form, found = self.made_for(flat, out, adds)
         others = [one.view for one in _operands(form, bias, None if adds else residual)]
@@ -191,7 +194,10 @@ class LayerPlans:
         tasks = found.executor.list_tasks(results, images, weights, others)
         if not tasks:
             return None
-        return LaidLayer(tasks, (results, images, weights.array), others, float(adds))
+        if isinstance(weights, Prepared):
+            weights.drop_array()
+            weights = weights.like
+        return LaidLayer(tasks, (results, images, weights), others, float(adds))
 
     def recall(
         self,
@@ -226,7 +232,7 @@ class LaidLayer:
     tasks
         One for each thread.
     tensors
-        The result, the images and the weights, as tasks take them.
+        The result, the images, and what is like the weights that tasks take packed.
     operands
         The epilogue's.
     beta

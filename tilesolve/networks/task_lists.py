@@ -19,6 +19,7 @@ from tilesolve.kernels.runtime.compiled import address
 from tilesolve.kernels.runtime.task_list import run_stages
 from tilesolve.nests.running import NestLayout, round_up, view_located
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
+from tilesolve.networks.scales import ScaledWork
 from tilesolve.networks.works import (
     BorderWork,
     DepthwiseWork,
@@ -225,7 +226,7 @@ def _join(runs: Sequence[Run]) -> Iterator[Run]:
 def _write(tasks: TaskWriter, work: Work, locate: Locate) -> None:
     """Write a work: as tasks, or as what Python does."""
     written = False
-    if isinstance(work, LayerWork):
+    if isinstance(work, LayerWork | ScaledWork):
         written = _write_layer(tasks, work, locate)
     elif isinstance(work, WinogradWork):
         written = work.write(tasks, locate)
@@ -245,10 +246,13 @@ def _write(tasks: TaskWriter, work: Work, locate: Locate) -> None:
         tasks.write_job(lambda _, held: step(held))  # type: ignore[arg-type]
 
 
-def _write_layer(tasks: TaskWriter, work: LayerWork, locate: Locate) -> bool:
+def _write_layer(tasks: TaskWriter, work: LayerWork | ScaledWork, locate: Locate) -> bool:
     """Write the tasks of a layer, if it has such."""
-    residual = None if work.residual is None else locate(work.residual)
-    found = work.layer.lay_out(locate(work.x), locate(work.out), residual)
+    if isinstance(work, ScaledWork):
+        found = work.write(tasks, locate)
+    else:
+        residual = None if work.residual is None else locate(work.residual)
+        found = work.layer.lay_out(locate(work.x), locate(work.out), residual)
     if found is None:
         return False
     tasks.kept.append(found)
