@@ -20,7 +20,9 @@ def random(*shape):
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def excited(channels, filters, side, *, batch=1, swap=False, residual=True, reads=1, window=1):
+def excited(
+    channels, filters, side, *, batch=1, swap=False, residual=True, reads=1, window=1, relu=True
+):
     """A layer behind images that are scaled by what their means give."""
     node = helper.make_node
     given = ["g", "h"] if swap else ["h", "g"]
@@ -30,13 +32,12 @@ def excited(channels, filters, side, *, batch=1, swap=False, residual=True, read
         node("Conv", ["m", "v"], ["e"]),
         node("HardSigmoid", ["e"], ["g"]),
         node("Mul", given, ["s"]),
-        node("Conv", ["s", "w", "b"], ["c"], pads=[window // 2] * 4),
-        *([node("Add", ["c", "r"], ["a"])] if residual else []),
-        node("Relu", ["a" if residual else "c"], ["y"]),
+        node("Conv", ["s", "w", "b"], ["y" if bare else "c"], pads=[window // 2] * 4),
+        *([] if bare else [node("Add", ["c", "r"], ["a"]), node("Relu", ["a"], ["y"])]),
         *(node("Neg", ["s"], ["z"]) for _ in range(reads - 1)),
     ]
     shapes = {"x": (batch, channels, side, side)}
-    if residual:
+    if not bare:
         shapes["r"] = (batch, filters, side, side)
     arrays = {
         "v": random(channels, channels, 1, 1),
@@ -59,7 +60,11 @@ def check(made, given, threads=1):
 
 @pytest.mark.parametrize(
     ("channels", "filters", "side", "threads", "more"),
-    [(16, 7, 24, 1, {}), (33, 16, 25, 2, {"swap": True}), (5, 17, 24, 1, {"residual": False})],
+    [
+        (16, 7, 24, 1, {}),
+        (33, 16, 25, 2, {"swap": True}),
+        (5, 17, 24, 1, {"bare": True}),
+    ],
 )
 def test_weights_are_scaled(channels, filters, side, threads, more):
     """Of large images, whichever operand the scales are; the report and the layer say so."""

@@ -42,8 +42,8 @@ class ScaledLayer:
 
     Parameters
     ----------
-    name
-        The array of scales.
+    times, name
+        The product, and the array of scales.
     function
         What multiplies weights by it.
     plans
@@ -52,6 +52,7 @@ class ScaledLayer:
         What both are predicted to take.
     """
 
+    times: Node
     name: str
     function: PipelineFunction
     plans: LayerPlans
@@ -62,11 +63,9 @@ def join_scales(network: Network, layers: LayerMaker, planner: Planner) -> None:
     """Let layers have the products in front of them, where that is predicted to be faster."""
     found = []
     for times, node, images, name in _find_scales(network):
-        scaled = _choose(network, layers, planner, node, name)
+        scaled = _choose(network, layers, planner, node, times, name)
         if scaled is not None:
-            chain = node.given["chain"]
-            chain.nodes.insert(1, times)
-            inputs, given = [images, *node.inputs[1:], name], {"chain": chain, "scaled": scaled}
+            inputs, given = [images, *node.inputs[1:], name], {**node.given, "scaled": scaled}
             found.append(((times, node), replace(node, inputs=inputs, given=given)))
     network.replace(found)
 
@@ -102,7 +101,12 @@ def _fits(chain: Chain, shape: tuple[int, ...]) -> bool:
 
 
 def _choose(
-    network: Network, layers: LayerMaker, planner: Planner, node: Node, name: str
+    network: Network,
+    layers: LayerMaker,
+    planner: Planner,
+    node: Node,
+    times: Node,
+    name: str,
 ) -> ScaledLayer | None:
     """Return how a layer has its scales, if that is predicted to be faster than a pass."""
     chain: Chain = node.given["chain"]
@@ -123,7 +127,7 @@ def _choose(
     seconds = predict((channels, filters), (channels, 1)) + found.seconds
     if seconds >= (1 - TIME_TOLERANCE) * usual:
         return None
-    return ScaledLayer(name, function, plans, seconds)
+    return ScaledLayer(times, name, function, plans, seconds)
 
 
 @dataclass(slots=True, eq=False)
@@ -169,7 +173,7 @@ class ScaledWork:
         scaled = blocks.make(weights.shape, weights.dtype, (0, 1), at)
         layer.release(lambda: weights.T.reshape(layer.convolution.w_shape))
         places = direct.x, scale, scaled, direct.out, direct.residual
-        return cls(direct.nodes, layer, how, weights, chain.bias, *places)
+        return cls([*direct.nodes, how.times], layer, how, weights, chain.bias, *places)
 
     @property
     def places(self) -> list[Place]:
