@@ -20,10 +20,8 @@ def random(*shape):
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def excited(
-    channels, filters, side, *, batch=1, swap=False, residual=True, reads=1, window=1, relu=True
-):
-    """A layer behind images that are scaled by what their means give."""
+def excited(channels, filters, side, *, batch=1, swap=False, reads=1, window=1, bare=False):
+    """A layer behind images that are scaled by what their means give, and what follows it."""
     node = helper.make_node
     given = ["g", "h"] if swap else ["h", "g"]
     nodes = [
