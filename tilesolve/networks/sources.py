@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import ModelError
@@ -13,7 +13,7 @@ from tilesolve.contractions.errors import ModelError
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    Source = str | PathLike[str] | bytes | ModelProto
+    Source: TypeAlias = str | PathLike[str] | bytes | ModelProto
     """A file, the content of one, or the model itself."""
 
 

@@ -249,8 +249,8 @@ class Executor:
         self, out: Array, first: Array, second: Array | Prepared, others: Sequence[Array]
     ) -> list[Task] | None:
         """Return what threads do in a call; None if that is not all, or sums lie elsewhere."""
-        is_ready = isinstance(second, Prepared)
-        like, prepared = (second.like, (second,)) if is_ready else (second, ())
+        prepared = (second,) if isinstance(second, Prepared) else ()
+        like = second.like if isinstance(second, Prepared) else second
         layout = self._layout(first, like, out, prepared, tuple(others))
         if layout.addition is not None or any(one.schedule.block for one in layout.tasks):
             return None
