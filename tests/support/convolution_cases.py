@@ -95,6 +95,11 @@ class ReferencePrepared(np.ndarray):
         """The operand."""
         return np.asarray(self)
 
+    @property
+    def held_bytes(self):
+        """Its bytes."""
+        return self.nbytes
+
 
 class ReferencePlan:
     """A plan that computes by the reference, at once."""

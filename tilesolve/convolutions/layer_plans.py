@@ -178,7 +178,7 @@ class LayerPlans:
         self,
         flat: bool,
         x: Array,
-        weights: Array | Prepared,
+        weights: Prepared,
         bias: Array | None,
         residual: Array | None,
         out: Array,
@@ -194,10 +194,8 @@ class LayerPlans:
         tasks = found.executor.list_tasks(results, images, weights, others)
         if not tasks:
             return None
-        if isinstance(weights, Prepared):
-            weights.drop_array()
-            weights = weights.like
-        return LaidLayer(tasks, (results, images, weights), others, float(adds))
+        weights.drop_array()
+        return LaidLayer(tasks, (results, images, weights.like), others, float(adds))
 
     def recall(
         self,

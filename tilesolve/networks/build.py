@@ -30,7 +30,6 @@ from tilesolve.networks.operators import operators
 from tilesolve.networks.parts import VIEWS, Part, find_parts
 from tilesolve.networks.places import Blocks, Place, image_order, inverse
 from tilesolve.networks.planner import Planner
-from tilesolve.networks.scales import ScaledLayer, ScaledWork, join_scales
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.networks.winograd import WinogradChoice
 from tilesolve.networks.works import (
@@ -97,7 +96,6 @@ class Builder:
 
     def _build(self) -> Program:
         network, program = self.network, self.program
-        join_scales(network, self._layers, self._planner)
         self._within = find_parts(network)
         self._find_depthwise()
         for name in network.inputs:
@@ -264,15 +262,15 @@ class Builder:
             make = self._layers.make if one is chain else self._layers.plan
             layer = make(one, shape)
             direct = LayerWork(chain.nodes, layer, chain.is_product, seen, part, added, at > 0)
-            self.program.works.append(self._improved(direct, one, node.given.get("scaled")))
+            self.program.works.append(self._with_fewer_products(direct, one))
 
-    def _improved(self, direct: LayerWork, chain: Chain, how: ScaledLayer | None) -> Work:
-        """Return a layer that scales its weights if it is one, or of fewer products if faster."""
-        blocks, at = self.program.blocks, len(self.program.works)
-        if how is not None:
-            return ScaledWork.of(direct, how, chain, self._places[how.name], blocks, at)
+    def _with_fewer_products(self, direct: LayerWork, chain: Chain) -> Work:
+        """Return a layer by Winograd's products, if these are predicted to be faster."""
         fewer = self.winograd and self.winograd.choose(chain, direct.layer)
-        return WinogradWork.of(direct, fewer, chain, blocks, at) if fewer else direct
+        if not fewer:
+            return direct
+        program = self.program
+        return WinogradWork.of(direct, fewer, chain, program.blocks, len(program.works))
 
     def _depthwise_work(
         self, chain: Chain, images: str, result: Place, residual: Place | None

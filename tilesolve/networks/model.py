@@ -30,7 +30,6 @@ from tilesolve.networks.files import (
 from tilesolve.networks.pictures import draw_program
 from tilesolve.networks.ready import Ready
 from tilesolve.networks.report import write_report
-from tilesolve.networks.scales import ScaledWork
 from tilesolve.networks.sources import Parsed, parse_model
 from tilesolve.networks.works import DepthwiseWork, LayerWork, WinogradWork
 from tilesolve.packing.memory_overlap import Array
@@ -142,9 +141,9 @@ class Model:
         """The convolutions and products with constant weights, in their order."""
         return tuple(work.layer for work in self._layer_works())
 
-    def _layer_works(self) -> list[LayerWork | DepthwiseWork | WinogradWork | ScaledWork]:
+    def _layer_works(self) -> list[LayerWork | DepthwiseWork | WinogradWork]:
         works = () if self._recent is None else self._recent.program.works
-        kinds = LayerWork | DepthwiseWork | WinogradWork | ScaledWork
+        kinds = LayerWork | DepthwiseWork | WinogradWork
         return [work for work in works if isinstance(work, kinds)]
 
     def __call__(self, inputs: Mapping[str, npt.ArrayLike] | npt.ArrayLike) -> dict[str, Array]:

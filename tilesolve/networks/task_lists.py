@@ -19,7 +19,6 @@ from tilesolve.kernels.runtime.compiled import address
 from tilesolve.kernels.runtime.task_list import run_stages
 from tilesolve.nests.running import NestLayout, round_up, view_located
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
-from tilesolve.networks.scales import ScaledWork
 from tilesolve.networks.works import (
     BorderWork,
     DepthwiseWork,
@@ -226,7 +225,7 @@ def _join(runs: Sequence[Run]) -> Iterator[Run]:
 def _write(tasks: TaskWriter, work: Work, locate: Locate) -> None:
     """Write a work: as tasks, or as what Python does."""
     written = False
-    if isinstance(work, LayerWork | ScaledWork):
+    if isinstance(work, LayerWork):
         written = _write_layer(tasks, work, locate)
     elif isinstance(work, WinogradWork):
         written = work.write(tasks, locate)
@@ -246,13 +245,10 @@ def _write(tasks: TaskWriter, work: Work, locate: Locate) -> None:
         tasks.write_job(lambda _, held: step(held))  # type: ignore[arg-type]
 
 
-def _write_layer(tasks: TaskWriter, work: LayerWork | ScaledWork, locate: Locate) -> bool:
+def _write_layer(tasks: TaskWriter, work: LayerWork, locate: Locate) -> bool:
     """Write the tasks of a layer, if it has such."""
-    if isinstance(work, ScaledWork):
-        found = work.write(tasks, locate)
-    else:
-        residual = None if work.residual is None else locate(work.residual)
-        found = work.layer.lay_out(locate(work.x), locate(work.out), residual)
+    residual = None if work.residual is None else locate(work.residual)
+    found = work.layer.lay_out(locate(work.x), locate(work.out), residual)
     if found is None:
         return False
     tasks.kept.append(found)

@@ -246,12 +246,10 @@ class Executor:
         )
 
     def list_tasks(
-        self, out: Array, first: Array, second: Array | Prepared, others: Sequence[Array]
+        self, out: Array, first: Array, second: Prepared, others: Sequence[Array]
     ) -> list[Task] | None:
         """Return what threads do in a call; None if that is not all, or sums lie elsewhere."""
-        prepared = (second,) if isinstance(second, Prepared) else ()
-        like = second.like if isinstance(second, Prepared) else second
-        layout = self._layout(first, like, out, prepared, tuple(others))
+        layout = self._layout(first, second.like, out, (second,), tuple(others))
         if layout.addition is not None or any(one.schedule.block for one in layout.tasks):
             return None
         return layout.tasks
