@@ -21,8 +21,10 @@ from tilesolve.packing.sizes import (
 Bytes = NDArray[np.uint8]
 
 
-def allocate(size: int) -> Bytes:
+def allocate(size: int, *, lasting: bool = False) -> Bytes:
     """Return `size` bytes, aligned to `ALIGNMENT_BYTES`, of unknown content.
+
+    Lasting ones end in small pages: no memory is held behind them that nobody uses.
 
     Examples
     --------
@@ -33,8 +35,10 @@ def allocate(size: int) -> Bytes:
         raw = np.empty(size + ALIGNMENT_BYTES, np.uint8)
         begin = -raw.ctypes.data % ALIGNMENT_BYTES
         return raw[begin : begin + size]
-    block = allocate_pages(size + HUGE_PAGE_BYTES)
+    found = _map(size + HUGE_PAGE_BYTES)
+    block = np.frombuffer(found, np.uint8)
     begin = -block.ctypes.data % HUGE_PAGE_BYTES
+    _ask_for_huge_pages(found, begin, size - size % HUGE_PAGE_BYTES if lasting else size)
     return block[begin : begin + size]
 
 
@@ -60,15 +64,23 @@ def allocate_pages(size: int) -> Bytes:
     >>> allocate_pages(4096).ctypes.data % 4096
     0
     """
+    found = _map(size)
+    _ask_for_huge_pages(found, 0, size)
+    return np.frombuffer(found, dtype=np.uint8)
+
+
+def _map(size: int) -> mmap.mmap:
     # Private: most systems have no huge pages for memory that forked processes share.
     try:
-        found = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, OverflowError) as error:
         raise MemoryError(f"the system does not give {size} bytes: {error}") from error
+
+
+def _ask_for_huge_pages(found: mmap.mmap, begin: int, size: int) -> None:
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without huge pages: small ones do
-            found.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(found, dtype=np.uint8)
+            found.madvise(mmap.MADV_HUGEPAGE, begin, size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -181,7 +181,14 @@ OWN = {
 MADE = {"ConvLayer", "Expression", "Ranking", "TilesolveError"}
 """Classes that nobody makes by calling them."""
 
-INSIDE = {"ConvLayer.write", "Expression.run", "Ranking.draw", "Ranking.run", "clear_cache"}
+INSIDE = {
+    "ConvLayer.release",
+    "ConvLayer.write",
+    "Expression.run",
+    "Ranking.draw",
+    "Ranking.run",
+    "clear_cache",
+}
 """What takes arguments that have been checked; what takes any path, and would write there; what
 runs many plans; and what takes none, and would empty the caches."""
 

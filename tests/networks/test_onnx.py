@@ -131,8 +131,8 @@ def test_what_follows_becomes_part_of_layers(tmp_path):
             "conv 1 6→4, 2, NHWC float32",
         )
         assert all(line.strip().startswith(work) for line, work in zip(lines, works, strict=False))
-        assert lines[-2].startswith("all works: predicted ")
-        assert lines[-1].startswith("arrays take ")
+        assert lines[-3].startswith("all works: predicted ")
+        assert lines[-2].startswith("arrays take ")
         measured = loaded.measure(x, rounds=2)
         assert len(measured) == len(works)
         assert "measured" in loaded.report(measured).splitlines()[1]

@@ -97,6 +97,11 @@ class ReferencePrepared(np.ndarray):
         """The operand."""
         return np.asarray(self)
 
+    @property
+    def held_bytes(self):
+        """Its bytes."""
+        return self.nbytes
+
 
 class ReferenceNest:
     """A plan of statements that evaluates them, slowly."""

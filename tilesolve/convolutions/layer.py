@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ class ConvLayer:
         self._plans = LayerPlans(request)
         self._bias = bias
         self._recent: RepeatCall | GroupCall | None = None
-        self._given: Array | None = weights
+        self._given: Array | Callable[[], Array] | None = weights
         self._prepared: dict[tuple[bool, bool, bool], Prepared] = {}
         self._groups = GroupPlans.of(request)
         self._constants: Constants = {}
@@ -91,7 +91,7 @@ class ConvLayer:
     def _weights(self) -> Array:
         """The weights as they were given: no array but the one that a plan takes stays."""
         if self._given is not None:
-            return self._given
+            return self._given() if callable(self._given) else self._given
         (flat, *_), found = next(iter(self._prepared.items()))
         weights = np.empty(self.convolution.w_shape, found.array.dtype)
         self._plans.form(flat).filters(weights)[...] = found.array
@@ -235,11 +235,18 @@ class ConvLayer:
             self._given = None
         return found
 
-    def release(self) -> None:
-        """Forget packed weights: a call packs them again."""
-        self._given = self._weights
+    def release(self, weights: Callable[[], Array]) -> None:
+        """Forget the weights: a call that needs them gets them by a function."""
+        self._given = weights
         self._prepared.clear()
         self._recent = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the weights as they are held: packed, as they were given, or both."""
+        given = self._given.nbytes if isinstance(self._given, np.ndarray) else 0
+        others = [one.held_bytes for one in self._prepared.values()]
+        return given + sum(others) + sum(one.nbytes for one in self._constants.values())
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Return what pickles have: neither plans nor packed weights."""

@@ -185,14 +185,18 @@ class LayerPlans:
         residual: Array | None,
         out: Array,
     ) -> bool:
-        """Write down what `run` does, if that is the same in each call; return whether it is."""
+        """Write down what `run` does, if that is the same in each call; return whether it is.
+
+        Of weights that were prepared the packed ones alone are kept.
+        """
         adds = residual is out
         form, found = self.made_for(flat, out, adds)
         others = [one.view for one in _operands(form, bias, None if adds else residual)]
         results, images = form.results(out), form.images(x)
         parts = found.executor.list_tasks(results, images, weights, others)
         if parts:
-            tensors = (results, images, weights.array)
+            weights.drop_array()
+            tensors = (results, images, weights.like)
             tasks.kept.append(parts)
             tasks.write_product(parts, tensors, others, float(adds))
         return bool(parts)

@@ -97,6 +97,7 @@ class Builder:
             found = network.constants.get(name)
             program.outputs[name] = self._places.get(name) if found is None else found
         self._note_lives()
+        program.blocks.drop_shadow()
         return program
 
     def _copies_windows(self, name: str) -> bool:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from tilesolve.constants.nests import NETWORK_SHAPE_BYTES
-from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.convolution_arguments import Ends
 from tilesolve.contractions.errors import ModelError
 from tilesolve.networks.quantized import run_as_float
+from tilesolve.networks.sources import Parsed, parse_model
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
+
+    from tilesolve.networks.sources import Source
 
 OLDEST_OPSET = 7
 """The first version of ONNX's operators in which those of inference mean what they mean now."""
@@ -41,7 +42,7 @@ def import_onnx() -> Any:
     return onnx
 
 
-def read_model(source: str | PathLike[str] | bytes | ModelProto) -> ModelProto:
+def read_model(source: Source) -> ModelProto:
     """Return a model that was checked, with the shapes that its arrays have.
 
     Raises
@@ -49,8 +50,12 @@ def read_model(source: str | PathLike[str] | bytes | ModelProto) -> ModelProto:
     ModelError
         If it cannot be read, is damaged or has operators of a version that is not known.
     """
-    onnx = import_onnx()
-    name, found = _parse(onnx, source)
+    return check_model(parse_model(import_onnx(), source))
+
+
+def check_model(given: Parsed) -> ModelProto:
+    """Return a model that was parsed as `read_model` does."""
+    onnx, name, found = import_onnx(), given.name, given.model
     for used in found.opset_import:
         newest = onnx.defs.onnx_opset_version()
         if used.domain in OWN_DOMAINS and not OLDEST_OPSET <= used.version <= newest:
@@ -181,28 +186,6 @@ def _with_shapes(model: ModelProto) -> ModelProto:
         if one.type.HasField("tensor_type"):
             one.type.tensor_type.shape.SetInParent()
     return copy
-
-
-def _parse(onnx: Any, source: Any) -> tuple[str, ModelProto]:
-    """Return what to call a model, and the model as it stands in its file."""
-    if isinstance(source, onnx.ModelProto):
-        return "the model", source
-    from google.protobuf.message import DecodeError
-
-    if isinstance(source, bytes):
-        name, read = "the model", onnx.load_from_string
-    else:
-        check_kind(source, (str, PathLike), "source", "a path, bytes or a ModelProto", ModelError)
-        name, read, source = f"the model {fspath(source)}", onnx.load, fspath(source)
-    try:
-        found = read(source)
-    except (OSError, onnx.checker.ValidationError) as error:  # of another file, if that is missing
-        raise ModelError(f"{name} cannot be read: {error}") from error
-    except (DecodeError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{name} is damaged: {error}") from error
-    if not found.graph.node and not found.opset_import:
-        raise ModelError(f"{name} is damaged: it has no operators")
-    return name, found
 
 
 def shapes_of(graph: GraphProto) -> dict[str, tuple[int, ...]]:

@@ -85,7 +85,7 @@ def _widen(node: Node) -> Node:
         return node
     helper = import_onnx().helper
     kind = wide_dtype(helper.tensor_dtype_to_np_dtype(node.given["to"]))
-    return replace(node, given={"to": helper.np_dtype_to_tensor_dtype(kind)})
+    return replace(node, given={"to": helper.np_dtype_to_tensor_dtype(kind)}, proto=None)
 
 
 def join_nodes(network: Network, written: Collection[str]) -> list[list[Node]]:

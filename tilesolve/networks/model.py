@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -13,27 +14,33 @@ from tilesolve.constants.nests import NETWORK_KEPT_PROGRAMS
 from tilesolve.contractions.argument_kinds import check_kind, read_flag
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.convolutions.layer import ConvLayer
 from tilesolve.machine.model import Machine
 from tilesolve.networks.build import Program
 from tilesolve.networks.chains import OtherConvolution
 from tilesolve.networks.files import (
+    check_model,
     dimensions_of,
     dtypes_of,
     fix_shapes,
     format_shape,
-    read_model,
+    import_onnx,
 )
 from tilesolve.networks.pictures import draw_program
 from tilesolve.networks.ready import Ready
 from tilesolve.networks.report import write_report
+from tilesolve.networks.sources import Parsed, parse_model
 from tilesolve.networks.works import LayerWork, WinogradWork
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import write_html_report
+from tilesolve.system.units import format_volume
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from tilesolve.networks.sources import Source
 
 
 Dims = tuple[int | str, ...] | None
@@ -51,35 +58,40 @@ class Model:
 
     Parameters
     ----------
-    model
-        As `read_model` gives it.
+    parsed
+        The model. One that came from files is read again where it is planned for other shapes;
+        any other stays in memory if its shapes are dynamic.
     machine, threads
         Of the plans.
     winograd
         As in `load`.
     """
 
-    __slots__ = ("_kept", "_machine", "_model", "_recent", "_threads", "_winograd", "inputs")
+    __slots__ = (
+        *("_files", "_kept", "_machine", "_model", "_recent", "_threads", "_winograd"),
+        "inputs",
+    )
 
     def __init__(
         self,
-        model: ModelProto,
+        parsed: Parsed,
         machine: Machine | str | None,
         threads: int | None,
         *,
         winograd: bool = True,
     ) -> None:
+        model = check_model(parsed)
         kinds = dtypes_of(model.graph)
         self.inputs: dict[str, tuple[Any, np.dtype[Any]]] = {
             name: (dims, kinds[name]) for name, dims in dimensions_of(model.graph).items()
         }
         self._machine, self._threads, self._winograd = machine, threads, winograd
         self._model: ModelProto | None = model
+        self._files = parsed.files
         self._kept: dict[Shapes, Ready] = {}
         self._recent: Ready | None = None
         if all(_is_known(dims) for dims, _ in self.inputs.values()):
             self.prepare({name: dims for name, (dims, _) in self.inputs.items()})
-            self._model = None  # its arrays are packed
 
     def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Plan for inputs of some shapes, which calls of such inputs do otherwise.
@@ -94,15 +106,23 @@ class Model:
         key = tuple(tuple(shapes[name]) for name in self.inputs)
         found = self._kept.pop(key, None)
         if found is None:
-            model = self._model
-            assert model is not None
-            if not all(_is_known(dims) for dims, _ in self.inputs.values()):
-                model = fix_shapes(model, shapes)
-            options = self._machine, self._threads
-            found = Ready.of(model, *options, winograd=self._winograd)
+            found = self._plan(shapes)
         self._kept[key] = self._recent = found
         while len(self._kept) > NETWORK_KEPT_PROGRAMS:
             del self._kept[next(iter(self._kept))]
+
+    def _plan(self, shapes: Mapping[str, tuple[int, ...]]) -> Ready:
+        """Plan for inputs of some shapes; what no other shapes need is dropped."""
+        model = self._model
+        if model is None:
+            assert self._files is not None
+            model = check_model(self._files.parse(import_onnx()))
+        is_fixed = all(_is_known(dims) for dims, _ in self.inputs.values())
+        if is_fixed or self._files is not None:
+            self._model = None
+        if not is_fixed:
+            model = fix_shapes(model, shapes)
+        return Ready.of(model, self._machine, self._threads, winograd=self._winograd)
 
     @property
     def program(self) -> Program:
@@ -206,6 +226,17 @@ class Model:
         """The most bytes of arrays that are needed at once: no arena is smaller."""
         return self.program.blocks.least_bytes
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights of all layers of a program, as they are held: packed, mostly."""
+        return sum(work.weight_bytes for work in self._layer_works())
+
+    @property
+    def least_weight_bytes(self) -> int:
+        """Bytes of the elements of these weights."""
+        layers = (one.convolution for one in self.layers)
+        return sum(prod(one.w_shape) * array_dtype(one.dtype).itemsize for one in layers)
+
     def _read_inputs(self, given: Mapping[str, npt.ArrayLike] | npt.ArrayLike) -> dict[str, Array]:
         """Return the array of each input, if its shape and its dtype are the model's."""
         if not isinstance(given, Mapping):
@@ -246,8 +277,11 @@ class Model:
         measured
             Seconds of each work, as `measure` returns them.
         """
-        lines = write_report(self.program, measured)
-        return "\n".join([self.count, *lines, *map(str, self.others)])
+        lines = [self.count, *write_report(self.program, measured)]
+        if least := self.least_weight_bytes:
+            held = format_volume(self.weight_bytes)
+            lines.append(f"weights take {held}, at least {format_volume(least)}")
+        return "\n".join([*lines, *map(str, self.others)])
 
     def plot(self, path: str | PathLike[str], measured: Sequence[float] | None = None) -> None:
         """Draw what runs: a box for each work, in the colour of its time, and what reads what.
@@ -300,7 +334,7 @@ def _fits(dims: Dims, shape: tuple[int, ...], named: dict[str, int]) -> bool:
 
 
 def load(
-    source: str | PathLike[str] | bytes | ModelProto,
+    source: Source,
     *,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     machine: Machine | str | None = None,
@@ -342,7 +376,7 @@ def load(
     if shapes is not None:
         shapes = _read_shapes(shapes)
     fewer = read_flag(winograd, "winograd", ModelError)
-    found = Model(read_model(source), machine, shared, winograd=fewer)
+    found = Model(parse_model(import_onnx(), source), machine, shared, winograd=fewer)
     if shapes is not None:
         if set(shapes) != set(found.inputs):
             wanted, got = (", ".join(map(str, sorted(names))) for names in (found.inputs, shapes))

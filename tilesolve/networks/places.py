@@ -179,6 +179,10 @@ class Blocks:
             self._shadow = np.empty(size, np.uint8)
         return place.array(self._shadow)
 
+    def drop_shadow(self) -> None:
+        """Give its memory back."""
+        self._shadow = np.empty(0, np.uint8)
+
     def use(self, place: Place, work: int) -> None:
         """Note that a work uses a place."""
         block = self.blocks[place.block]

@@ -88,7 +88,8 @@ class ProductCall:
         """Write it down."""
         parts = self._parts
         assert parts is not None
-        tasks.write_product(parts, (self.out, self.first, self.weights.array), (), 0.0)
+        self.weights.drop_array()
+        tasks.write_product(parts, (self.out, self.first, self.weights.like), (), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,20 @@ def transform_filters(weights: Array) -> Array:
     return matrices
 
 
+def restore_filters(matrices: Array) -> Array:
+    """Return filters of which there are 16 matrices, but for the rounding of these.
+
+    Examples
+    --------
+    >>> restore_filters(transform_filters(np.ones((8, 4, 3, 3), "float32"))).shape
+    (8, 4, 3, 3)
+    """
+    factors = np.linalg.pinv(np.array(_FILTERS))
+    tiles = matrices.reshape(TILE, TILE, *matrices.shape[1:]).astype(np.float64)
+    found: Array = np.einsum("ri,sj,ijck->kcrs", factors, factors, tiles).astype(matrices.dtype)
+    return found
+
+
 def enter_tiles() -> list[Stage]:
     """Return what makes the numbers of tiles."""
 

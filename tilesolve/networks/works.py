@@ -18,7 +18,7 @@ from tilesolve.networks.places import Blocks, Place, inverse
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.networks.winograd import WinogradPlan, warm_seconds
 from tilesolve.networks.winograd_calls import Calls
-from tilesolve.networks.winograd_stages import transform_filters
+from tilesolve.networks.winograd_stages import restore_filters, transform_filters
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.pipelines.front import PipelineFunction
 from tilesolve.running.prepared import Prepared
@@ -96,6 +96,11 @@ class LayerWork:
         plan = self.layer.plan
         return plan.solution.computing_seconds if isinstance(plan, NestPlan) else warm_seconds(plan)
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights as they are held."""
+        return self.layer.held_bytes
+
     def __str__(self) -> str:
         found = str(self.layer).partition("\n")[0]
         return f"{found}, by a nest" if isinstance(self.layer.plan, NestPlan) else found
@@ -124,8 +129,8 @@ class WinogradWork:
         """Return the work that does what another one does, as number so many."""
         kind = chain.weights.dtype
         kept = [blocks.make(shape, kind, range(len(shape)), at) for shape in plan.shapes]
-        weights = plan.product.prepare(transform_filters(chain.weights))
-        work.layer.release()
+        weights = plan.product.hold(transform_filters(chain.weights))
+        work.layer.release(lambda: restore_filters(weights.array))
         given = work.nodes, work.layer, plan, weights, chain.bias
         return cls(*given, work.x, work.out, work.residual, kept, work.is_further)
 
@@ -158,6 +163,11 @@ class WinogradWork:
     def seconds(self) -> float | None:
         """How long it is predicted to take."""
         return self.plan.seconds
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights as they are held."""
+        return self.layer.held_bytes + self.weights.held_bytes
 
     def __str__(self) -> str:
         first = str(self.layer).partition("\n")[0]

@@ -249,7 +249,7 @@ class Executor:
         self, out: Array, first: Array, second: Prepared, others: Sequence[Array]
     ) -> list[Task] | None:
         """Return what threads do in a call; None if that is not all, or sums lie elsewhere."""
-        layout = self._layout(first, second.array, out, (second,), tuple(others))
+        layout = self._layout(first, second.like, out, (second,), tuple(others))
         if layout.addition is not None or any(one.schedule.block for one in layout.tasks):
             return None
         return layout.tasks
@@ -337,31 +337,33 @@ class Executor:
             if not out.flags.writeable:
                 check_writable(out, _name_of_output(self.solution.problem))
             like += (out.shape, out.strides, out.dtype)
-        key = like, prepared
-        layout = self.layouts.get(key)
+        store, key = prepared[0].layouts if prepared else self.layouts, (like, prepared[1:])
+        layout = store.get(key)
         if layout is None:
-            ready = [one.operand for one in prepared]
-            known = list(self.layouts.copy().items()) if prepared else []
-            for (arrays, other), one in known:  # of other weights: all but these is the same
-                if arrays == like and [x.operand for x in other] == ready:
-                    layout = one.another(prepared)
-            if layout is None:
+            numbers = tuple(one.operand for one in prepared)
+            pattern = self.layouts.get((like, numbers)) if prepared else None
+            if pattern is not None:  # of other weights: all but these is the same
+                layout = pattern.another(prepared)
+            else:
                 given = self.solution, first, second, out
                 layout = Layout.of(*given, prepared=prepared, operands=others)
-            self._keep(key, layout)
+                self._keep(self.layouts, (like, numbers), layout)
+            if prepared:
+                self._keep(store, key, layout)
         layout.used = next(_CALLS)
         return layout
 
-    def _keep(self, key: tuple[Any, ...], layout: Layout) -> None:
+    @staticmethod
+    def _keep(store: dict[tuple[Any, ...], Layout], key: tuple[Any, ...], layout: Layout) -> None:
         """Remember a layout; forget those not used for longest where the others are too large."""
-        others = sorted(self.layouts.copy().items(), key=lambda pair: pair[1].used)
+        others = sorted(store.copy().items(), key=lambda pair: pair[1].used)
         kept = sum(other.nbytes for _, other in others)
         for old, other in others:
             if kept <= MAX_LAYOUT_BYTES:
                 break
-            self.layouts.pop(old, None)  # another thread may have forgotten it
+            store.pop(old, None)  # another thread may have forgotten it
             kept -= other.nbytes
-        self.layouts[key] = layout
+        store[key] = layout
 
 
 def trace_calls(solution: Solution) -> list[Visit]:
