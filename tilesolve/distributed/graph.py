@@ -152,8 +152,8 @@ class Writer:
                     steps.setdefault((worker, ends[chunk, worker] + 1), []).append(left)
         for worker, count in self.schedule.steps.items():
             for step in range(-1, count):
-                given = steps.get((worker, step), ())
-                self.add("done", worker, (worker, step), blocks.done, *given)
+                waited = steps.get((worker, step), [])
+                self.add("done", worker, (worker, step), blocks.done, *waited)
         return PlacedLayer(self.tasks, places, self)
 
     def _given(self, task: Step, side: int) -> list[tuple[Box, TaskRef]]:

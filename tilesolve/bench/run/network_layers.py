@@ -82,10 +82,12 @@ def measure_layers(
     predicted = [work.seconds or 0.0 for work in works]
     found = []
     for at, several in group_layers(works).items():
-        times = [sum(one[i] for i in several) for one in (predicted, within, alone, flushed)]
-        layer = works[at]
-        by_channel = isinstance(layer, LayerWork) and isinstance(layer.layer.plan, NestPlan)
-        found.append(LayerTimes(str(layer), *times, peers.get(at), by_channel))
+        price, inside, lone, cold = (
+            sum(one[i] for i in several) for one in (predicted, within, alone, flushed)
+        )
+        work = works[at]
+        by_channel = isinstance(work, LayerWork) and isinstance(work.layer.plan, NestPlan)
+        found.append(LayerTimes(str(work), price, inside, lone, cold, peers.get(at), by_channel))
     return found, model
 
 
