@@ -15,7 +15,7 @@ from tilesolve.networks.graph import Evaluator, Node
 from tilesolve.networks.operators import OPERATORS
 from tilesolve.networks.places import Blocks, Place, inverse
 from tilesolve.networks.windows import FUNCTIONS
-from tilesolve.networks.winograd import WinogradPlan, warm_seconds
+from tilesolve.networks.winograd import WinogradPlan
 from tilesolve.networks.winograd_calls import Calls
 from tilesolve.networks.winograd_stages import transform_filters
 from tilesolve.packing.memory_overlap import Array
@@ -91,8 +91,8 @@ class LayerWork:
 
     @property
     def seconds(self) -> float | None:
-        """How long it is predicted to take, of images that lie in a cache."""
-        return warm_seconds(self.layer.plan)
+        """How long it is predicted to take."""
+        return self.layer.plan.seconds
 
     def __str__(self) -> str:
         return str(self.layer).partition("\n")[0]

@@ -81,9 +81,12 @@ def measure_layers(
     predicted = [work.seconds or 0.0 for work in works]
     found = []
     for at, several in group_layers(works).items():
-        times = [sum(one[i] for i in several) for one in (predicted, within, alone, flushed)]
+        own, *times = (
+            sum((one[i] for i in several), 0.0) for one in (predicted, within, alone, flushed)
+        )
         by_channel = isinstance(works[at], DepthwiseWork)
-        found.append(LayerTimes(str(works[at]), *times, peers.get(at), by_channel))
+        name, peer = str(works[at]), peers.get(at)
+        found.append(LayerTimes(name, own, *times, peer=peer, by_channel=by_channel))
     return found, model
 
 
