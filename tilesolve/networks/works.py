@@ -16,7 +16,7 @@ from tilesolve.networks.graph import Evaluator, Node
 from tilesolve.networks.operators import OPERATORS
 from tilesolve.networks.places import Blocks, Place, inverse
 from tilesolve.networks.windows import FUNCTIONS
-from tilesolve.networks.winograd import WinogradPlan, warm_seconds
+from tilesolve.networks.winograd import WinogradPlan
 from tilesolve.networks.winograd_calls import Calls
 from tilesolve.networks.winograd_stages import restore_filters, transform_filters
 from tilesolve.packing.memory_overlap import Array
@@ -92,9 +92,9 @@ class LayerWork:
 
     @property
     def seconds(self) -> float | None:
-        """How long it is predicted to take, of images that lie in a cache."""
+        """How long it is predicted to take."""
         plan = self.layer.plan
-        return plan.solution.computing_seconds if isinstance(plan, NestPlan) else warm_seconds(plan)
+        return plan.solution.computing_seconds if isinstance(plan, NestPlan) else plan.seconds
 
     @property
     def weight_bytes(self) -> int:
