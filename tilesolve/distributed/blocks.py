@@ -165,8 +165,9 @@ def add(first: Sum, second: Array) -> Sum:
     return Sum(np.add(found, second, out=found))
 
 
-def finish(dtype: Any, found: Sum) -> Array:
+def finish(dtype: Any, found: Sum, *control: None) -> Array:
     """Return a finished chunk in the result's dtype, or a part that is sent as it is for None."""
+    del control
     assert found.array is not None
     return found.array if dtype is None else found.array.astype(dtype, copy=False)
 

@@ -142,14 +142,14 @@ class Writer:
         places = dict[Chunk, str]()
         for chunk, own in parts.items():
             turn, key = sum(chunk) % len(own), (name, *chunk)
-            whole, root = self._sum(chunk, own[turn:] + own[:turn])
-            self.tasks[key] = Task(key, blocks.finish, dtype, whole)
+            (whole, root), added = self._sum(chunk, own[turn:] + own[:turn])
             places[chunk] = self.address(root)
             if len(own) > 1:
                 # Nobody goes on while others have not added what they left of a chunk.
-                left = self.add("left", root, chunk, blocks.done, whole)
+                added = [self.add("left", root, chunk, blocks.done, whole, *added)]
                 for _, worker in own:
-                    steps.setdefault((worker, ends[chunk, worker] + 1), []).append(left)
+                    steps.setdefault((worker, ends[chunk, worker] + 1), []).extend(added)
+            self.tasks[key] = Task(key, blocks.finish, dtype, whole, *added)
         for worker, count in self.schedule.steps.items():
             for step in range(-1, count):
                 waited = steps.get((worker, step), [])
@@ -176,9 +176,14 @@ class Writer:
                 found += self.schedule.size(tuple((0, length) for length in longest))
         return found
 
-    def _sum(self, chunk: Chunk, found: list[tuple[TaskRef, int]]) -> tuple[TaskRef, int]:
-        """Return the sum of parts: in pairs, each of which the first one's worker adds."""
-        level = 0
+    def _sum(
+        self, chunk: Chunk, found: list[tuple[TaskRef, int]]
+    ) -> tuple[tuple[TaskRef, int], list[TaskRef]]:
+        """Return the sum of parts, in pairs that the first one's worker adds, and what ends adding.
+
+        Two tasks need what is sent: one alone would take it in, and Dask would count no bytes.
+        """
+        level, added = 0, []
         while len(found) > 1:
             left = []
             for (one, worker), *others in (found[at : at + 2] for at in range(0, len(found), 2)):
@@ -186,9 +191,10 @@ class Writer:
                 for other, sender in others:
                     sent = self.add("part", sender, where, blocks.finish, None, other)
                     one = self.add("sum", worker, where, blocks.add, one, sent)
+                    added.append(self.add("added", worker, where, blocks.done, sent))
                 left.append((one, worker))
             found, level = left, level + 1
-        return found[0]
+        return found[0], added
 
     def _done(self, worker: int, step: int) -> TaskRef:
         """Return what is there once a worker has made a step."""
