@@ -20,7 +20,7 @@ def list_sources() -> list[Path]:
     Examples
     --------
     >>> sorted({path.parent.name for path in list_sources()})
-    ['codegen', 'constants', 'ir', 'kernels', 'packing', 'probes', 'programs', 'runtime']
+    ['codegen', 'constants', 'gpu', 'ir', 'kernels', 'packing', 'probes', 'programs', 'runtime']
     """
     folders = (Path(__file__).parent, Path(buffers.__file__).parent)
     found = [path for folder in folders for path in sorted(folder.rglob("*.py"))]

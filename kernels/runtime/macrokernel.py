@@ -250,10 +250,7 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
         kind = state.MIXED if s[state.PACKED_LEVEL] else state.IN_PLACE
     elif not s[state.PACKED_LEVEL]:
         kind = state.IN_PLACE
-    # Halved kernels store no lines that wait; a single group beside columns in place is bound by
-    # the columns' loads.
-    may_halve = kind == state.PACKED or (kind == state.MIXED and groups > 1)
-    may_halve = may_halve and not staged
+    may_halve = not staged and (kind == state.PACKED or (kind == state.MIXED and groups > 1))
     if may_halve and 2 * (groups * s[state.GROUP] - high) >= s[state.GROUP]:
         kind = state.HALVED
     number = (kind * tuning.MAX_TILE_VECTORS + groups - 1) * tuning.MAX_TILE_COLUMNS + wide - 1

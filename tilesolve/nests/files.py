@@ -21,7 +21,8 @@ from tilesolve.model.loop_tree import (
 from tilesolve.model.nest import Output
 from tilesolve.nests.group_trees import with_works
 from tilesolve.nests.node_files import read_node, write_node
-from tilesolve.nests.shapes import make_tree, over
+from tilesolve.nests.request import NestRequest
+from tilesolve.nests.shapes import make_tree, over, rows_tree
 from tilesolve.nests.solutions import (
     BandSolution,
     BlockSolution,
@@ -31,6 +32,7 @@ from tilesolve.nests.solutions import (
     NestSolution,
 )
 from tilesolve.nests.solved import SolvedNest
+from tilesolve.nests.windows import choose_block, windows_tree
 from tilesolve.plans.files import (
     CODECS,
     dump_data,
@@ -142,6 +144,17 @@ def _read_tree(data: Mapping[str, Any]) -> LoopTree:
     return LoopTree((), nest_loops(items[: len(loops) - called], body), output)
 
 
+def _list_sharing(request: NestRequest, rows: Mapping[str, int], streamed: bool) -> list[LoopTree]:
+    """Return the loops of rows that are written out, and share what they load."""
+    if not rows or request.statement.reduction is not None:
+        return []
+    found = [windows_tree(request, rows)] if choose_block(request) == rows else []
+    if not found and len(rows) == 1:
+        ((row, count),) = rows.items()
+        found = [rows_tree(request, row, count, streamed=streamed)]
+    return found
+
+
 def _with_works(solution: _S) -> _S:
     """Return a solution whose loops do what its statement says."""
     if isinstance(solution, FusedSolution):
@@ -152,6 +165,11 @@ def _with_works(solution: _S) -> _S:
         read = _write_tree(solution.loops)
         loops = [over(*one) for one in read["loops"]]
         tree = make_tree(solution.request, loops, read["called"], streamed=read["streamed"])
+        written = {one.letter for one in loops if one.kind == "unrolled"}
+        rows = {one.letter: one.step for one in loops if one.letter in written and one.step > 1}
+        for other in _list_sharing(solution.request, rows, read["streamed"]):
+            if _write_tree(other) == read:
+                tree = other
         stage = solution.statement
         alone = stage.reduction is None and stage.update is None
         needed = {*stage.output, *(() if alone else stage.summed)}

@@ -132,7 +132,7 @@ def tile_bounds(group: GroupTiles) -> dict[str, tuple[float, float]]:
 def whole_tiles(group: GroupTiles, relaxed: Mapping[str, float]) -> dict[str, int]:
     """Return tiles of whole steps, all about as large, as many as near-optimal ones are.
 
-    Threads have the same number of strips each.
+    Threads have the same number of strips each; what slides in a strip takes two steps at least.
     """
     found = {}
     for letter, size in relaxed.items():
@@ -140,7 +140,8 @@ def whole_tiles(group: GroupTiles, relaxed: Mapping[str, float]) -> dict[str, in
         count = max(round(extent / size), 1)
         if letter == group.strip:
             count = -(-count // group.request.threads) * group.request.threads
-        found[letter] = min(ceil(ceil(extent / count) / step) * step, extent)
+        steps = max(ceil(ceil(extent / count) / step), 2 if letter == group.slide else 1)
+        found[letter] = min(steps * step, extent)
     return found
 
 
@@ -151,7 +152,7 @@ def make_grouping(group: GroupTiles, tiles: Mapping[str, int]) -> Grouping:
     for letter in group.tiled:
         if letter != group.strip and tiles[letter] < group.regions.extents[letter]:
             loops.append(over(letter, tiles[letter]))
-    if group.slide is not None:
+    if group.slide is not None and tiles[group.slide] != group.rows:
         loops.append(over(group.slide, group.rows))
     return Grouping(tuple(loops), group.levels(len(loops)), group.rows)
 
