@@ -284,3 +284,19 @@ def test_drawn_chains_with_borders(data):
     ):
         assert one.dtype == other.dtype
         assert np.array_equal(one, other)
+
+
+def test_strips_of_threads_slide_in_two_steps():
+    """A strip that is as high as the rows written out would be walked twice by each thread."""
+
+    def function(a):
+        held = STEPS[10](a) + 1
+        return STEPS[10](held) + 1, held
+
+    image = np.random.default_rng(20).integers(-99, 99, (47, 71)).astype("int32")
+    for threads in (1, 2):
+        run = tilesolve.pipeline(
+            function, threads=threads, machine="i7-6700k", start="cold", cache=False
+        )
+        for one, other in zip(run(image), function(image), strict=True):
+            assert np.array_equal(one, other)
