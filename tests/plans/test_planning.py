@@ -28,6 +28,7 @@ from tilesolve.contractions.errors import (
 )
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
+from tilesolve.machine.costs import Costs
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import touched_bytes
@@ -417,6 +418,10 @@ def test_infeasible_capacities_are_an_error():
         plan("ab-ac-cb", 64, machine_of(64))
 
 
+EVEN = Costs(pack_cycles=2.5, late_line_cycles=0.01, level_overlap=0.48)
+"""Packing takes as long whatever runs it reads, so that what else waits for short runs decides."""
+
+
 @pytest.mark.parametrize(
     ("machine", "case", "gain"),
     [
@@ -445,15 +450,15 @@ def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
 )
 def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, most, monkeypatch):
     """The outermost tile is larger than the best one by the model where its runs are too short."""
-    problem = suite("tccg")[case]
-    found = tilesolve.plan(problem, machine="i7-6700k", cache=False)
+    problem, machine = suite("tccg")[case], Machine.load("i7-6700k").replace(costs=EVEN)
+    found = tilesolve.plan(problem, machine=machine, cache=False)
     monkeypatch.setattr(select, "resize_outermost", lambda *_: [])
-    short = tilesolve.plan(problem, machine="i7-6700k", cache=False)
+    short = tilesolve.plan(problem, machine=machine, cache=False)
 
     plans = [made.solution for made in (found, short)]
     storing = min(store_seconds(p.share, p.nest, p.cost, p.machine) for p in plans)
     waits, before = (one.waiting - storing for one in plans)
-    assert waits <= max(most * before, policy.TIME_TOLERANCE * short.solution.score)
+    assert waits <= most * before
     assert found.solution.score <= (1 + policy.TIME_TOLERANCE) * short.solution.score
 
 
@@ -527,12 +532,12 @@ def test_nothing_is_read_in_place_from_a_few_sets_of_the_nearest_cache(pitch, ro
 
 @pytest.mark.parametrize(
     ("case", "machine", "lines"),
-    [("abc-bda-dc", "e5-2680v4", 2), ("abcde-ecbfa-fd", "i7-6700k", 4)],
+    [("abc-bda-dc", "e5-2680v4", 16), ("abcde-ecbfa-fd", "i7-6700k", 4)],
 )
 def test_of_loops_that_are_as_fast_those_with_long_runs_are_taken(case, machine, lines):
     """A tile that reads single lines far apart takes longer than its bytes: a runner-up wins."""
     problem = suite("tccg")[case]
-    found = plan(problem, machine=machine, cache=False)
+    found = plan(problem, machine=Machine.load(machine).replace(costs=EVEN), cache=False)
     tiles = relax(found.setting).optima
     first, _ = repair(found.setting, tiles[0].choice, tiles[0].tiles)
     line = found.machine.memory.line
@@ -544,7 +549,7 @@ def test_of_loops_that_are_as_fast_those_with_long_runs_are_taken(case, machine,
 
     assert shortest(short) < 2 * line
     assert shortest(found.nest) >= lines * line
-    assert found.price.seconds <= 1.03 * first.seconds
+    assert found.price.seconds <= 1.02 * first.seconds
 
 
 @pytest.mark.parametrize(
