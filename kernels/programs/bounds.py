@@ -114,12 +114,13 @@ def tiles_within(loop: Loop, tiles: Mapping[str, Loop]) -> Mapping[str, Loop]:
 def summed_names(stage: Stage, hold: Hold) -> frozenset[str]:
     """Return the names of loops of a hold that no letter of the output depends on.
 
-    Loops over tiles of a letter belong to the letter: it begins where they stand.
+    Loops over tiles of a letter belong to the letter: its first bound is where they stand. What
+    bounds it further, such as tiles of another letter in a triangle, is no tile of its own.
     """
     loops = list(_loops(hold.body))
     names = set(stage.output)
     while True:
-        begins = {one.plain for loop in loops if loop.name in names for one in loop.low}
+        begins = {loop.low[0].plain for loop in loops if loop.name in names}
         tiles = begins.difference(stage.letters)  # a letter bounds another one in a triangle
         more = {loop.name for loop in loops if loop.name in tiles} - names
         if not more:

@@ -27,6 +27,7 @@ class Loop:
         A letter, or the name of a loop over tiles of it.
     low, high
         Bounds: the greatest of the first, the least of the second. They depend on loops around.
+        The first low bound is where the letter begins: its tile around, if it has one.
     body
         What runs in each trip, in order.
     step

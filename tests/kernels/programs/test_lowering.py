@@ -135,6 +135,7 @@ def compare(found, expected, single):
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6))
 @example(1611)  # a summed letter bounds vectors that are held
+@example(204)  # tiles of a summed letter bound a letter of the output that is held
 @example(587)  # a stage of several parts shares a loop with another one
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
 def test_a_tree_is_priced_interpreted_and_compiled(seed):
