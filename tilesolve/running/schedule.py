@@ -57,6 +57,8 @@ class Box:
         Whether calls write C in runs that are long enough to go past the caches in parts of lines.
     is_whole
         Whether all register tiles are whole vectors side by side in C: no line is written by masks.
+    tile_runs
+        How many runs of C a register tile is: so many lines are written in part at once.
     """
 
     axes: tuple[RoleAxis, ...]
@@ -67,6 +69,16 @@ class Box:
     vector_places: int
     has_long_runs: bool
     is_whole: bool
+    tile_runs: int
+
+    def leaves_in_pieces(self, stages: bool) -> bool:
+        """Return whether C leaves straight from registers in pieces of lines where they allow it.
+
+        Long sums, and tiles of many runs, go through the staging buffer if there is one.
+        """
+        short = self.axes[SUMS].size < tuning.MIN_STEPS_TO_PREFETCH_C
+        few = self.tile_runs <= tuning.MAX_RUNS_IN_PIECES or not stages
+        return self.has_long_runs and self.is_whole and short and few
 
     def segment_bytes(self, side: int, step: int) -> int:
         """Return the most bytes of a packed segment of an operand, given those of one k."""
@@ -292,6 +304,7 @@ class Schedule:
             self._vector_places(axes, tables),
             self._has_long_runs(axes),
             bool(np.all(stored == TileLayout.WHOLE)),
+            _runs_of_tile(axes, self.problem.sum_itemsize),
         )
 
     def _axes(
@@ -406,6 +419,13 @@ def _mean_run_bytes(axes: Sequence[RoleAxis], element: int) -> float:
     down, tile = int(mean_run(rows, element)), int(rows.bounds[0][1])
     whole = {min(down, tile), down if tile and down % tile == 0 else 1}
     return element * max(down, *(n * mean_run(columns, n * element) for n in whole))
+
+
+def _runs_of_tile(axes: Sequence[RoleAxis], element: int) -> int:
+    """Return how many runs of C the first register tile is."""
+    rows, columns = (axes[role].offsets[0][: axes[role].bounds[0][1]] for role in (ROWS, COLUMNS))
+    places = np.sort(np.add.outer(rows, columns).ravel())
+    return 1 + int(np.count_nonzero(np.diff(places) != element))
 
 
 def _array(found: Integers, begin: int, end: int) -> Integers:

@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from tilesolve.constants.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS, MIN_STEPS_TO_PREFETCH_C
+from tilesolve.constants.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, shared_lane
@@ -291,8 +291,7 @@ def tabulate_boxes(
             box.register_tiles(COLUMNS),
         )
         row[box_fields.VECTOR_PLACES] = box.vector_places
-        short = box.axes[SUMS].size < MIN_STEPS_TO_PREFETCH_C
-        row[box_fields.STREAMS_PIECES] = box.has_long_runs and box.is_whole and short
+        row[box_fields.STREAMS_PIECES] = box.leaves_in_pieces(stages)
         row[box_fields.STAGED] = box.has_long_runs and stages
     rows = kinds[boxes.kinds]
     tensors = schedule.corner_strides

@@ -142,6 +142,7 @@ def test_long_runs_go_past_the_caches(width, offset, monkeypatch):
     Vectors go as they are from where they are aligned, in pieces from where these are, and from
     anywhere else by the staging buffer.
     """
+    monkeypatch.setattr(tuning, "MAX_RUNS_IN_PIECES", tuning.MAX_TILE_COLUMNS)
     problem = Problem.of("mn-mk-kn", {"m": 40, "n": 72, "k": 5})
     whole = offset % (width[0] // 8) == 0
     pieces = not whole and offset % VECTOR_BYTES == 0
@@ -184,8 +185,9 @@ def test_around_register_tiles_at_any_elements(width, dtype, sides, tiles, offse
     assert (memory[begin + out.nbytes :] == 0xFF).all()
 
 
-def test_pieces_leave_from_registers_after_short_sums():
+def test_pieces_leave_from_registers_after_short_sums(monkeypatch):
     """After longer ones, and at other places, C goes through the staging buffer, in whole lines."""
+    monkeypatch.setattr(tuning, "MAX_RUNS_IN_PIECES", tuning.MAX_TILE_COLUMNS)
     sizes = {"m": 40, "n": 72, "k": 5}
     found = streamed(Problem.of("mn-mk-kn", sizes), 256, 16)
     assert modes_at(found, 0) == {Mode.STREAM}
@@ -193,6 +195,17 @@ def test_pieces_leave_from_registers_after_short_sums():
     assert modes_at(found, 48) == {Mode.STREAM_PIECES}
     long = Problem.of("mn-mk-kn", sizes | {"k": tuning.MIN_STEPS_TO_PREFETCH_C})
     assert Mode.STREAM_PIECES not in modes_at(streamed(long, 256, 16), 48)
+
+
+@pytest.mark.parametrize("width", WIDTHS[1:])
+def test_tiles_of_many_runs_leave_as_whole_lines(width):
+    """Each run that leaves in pieces has a line written in part until the next call."""
+    group = lanes("float64", width[0])
+    few, many = {"m": 288, "n": group, "k": 5}, {"m": 40, "n": 72, "k": 5}
+    for sizes, expected in ((few, Mode.STREAM_PIECES), (many, Mode.STREAM)):
+        found = streamed(Problem.of("mn-mk-kn", sizes), *width)
+        assert modes_at(found, 16) == {expected}
+        run_at(found, 16)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
