@@ -107,8 +107,8 @@ MIN_STAGED_RUN_BYTES = 1024
 the caches."""
 
 MAX_RUNS_IN_PIECES = 4
-"""Runs of C in a register tile up to which they leave straight from registers in pieces of lines; of
-more, each with a line written in part, the staging buffer makes whole lines first."""
+"""Runs of C in a register tile up to which they leave straight from registers in pieces of lines.
+Each has a line written in part; of more runs the staging buffer makes whole lines first."""
 
 MAX_STAGED_RUNS = 128
 """Runs in the staging buffer at most."""
