@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesolve.packing import table_fields
+from tilesolve.packing.distinct_rows import number_rows
 from tilesolve.packing.offsets import Integers, RoleAxis
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, VECTOR_BYTES
 
@@ -141,7 +142,7 @@ def offset_table(
         put(table_fields.GROUP_ENDS, lanes[:, -1])
         units = (source[starts],) * 3
         if any(transposed):
-            _, alike = np.unique(lanes - lanes[:, :1], axis=0, return_inverse=True)
+            _, alike = number_rows(lanes - lanes[:, :1])
             even = _are_equidistant(lanes)
     for number, how in enumerate(transposed):
         if how is not None:

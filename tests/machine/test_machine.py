@@ -339,6 +339,15 @@ def test_any_value_is_refused_in_words(data):
         assert hash(machine) is not None
 
 
+def test_a_machine_that_lost_levels_is_what_its_file_says():
+    """Else a plan for it, kept on disk, would be of another machine."""
+    machine = Machine.load("i7-6700k")
+    for kept in range(len(machine.levels)):
+        found = machine.replace(levels=(*machine.levels[:kept], machine.memory))
+        assert Machine.from_toml(found.to_toml()) == found
+    assert found == machine
+
+
 def test_byte_order_mark(home):
     """A mark that some editors put before the first letter is no part of it."""
     (home / "mine.toml").write_text(sample().to_toml(), encoding="utf-8-sig")

@@ -103,11 +103,11 @@ check(lambda: found(first, second, out=out), out, np.tril(first) @ second)
 """,
     "another thread": """
 found = product({threads})
-others = np.empty((n, n))
-def work():
-    others.fill(np.nan)
-    found(first, second, others)
 for _ in range(2):
+    others = np.empty((n, n))  # a thread that began too late to be waited for has an earlier one
+    def work(others=others):
+        others.fill(np.nan)
+        found(first, second, others)
     thread = threading.Thread(target=work)
     def both():
         thread.start()

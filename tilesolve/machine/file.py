@@ -139,9 +139,7 @@ def was_changed(text: str) -> bool:
 
 def write_toml(values: Mapping[str, Any]) -> str:
     """Return the fields of a machine as TOML."""
-    figures = known_figures(values["levels"])
-    # A machine may have lost levels that it has sources for.
-    sources = {figure: source for figure, source in values["sources"] if figure in figures}
+    sources = dict(values["sources"])
     costs = {
         name: getattr(values["costs"], name)
         for name in COST_NAMES

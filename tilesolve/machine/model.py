@@ -21,7 +21,7 @@ from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, measured_c
 from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.detect import detect
 from tilesolve.machine.fields import check_fields
-from tilesolve.machine.file import read_toml, write_toml
+from tilesolve.machine.file import known_figures, read_toml, write_toml
 from tilesolve.machine.level import Level, Peak, Source, assumed_figures
 from tilesolve.machine.places import calibrated_text, check_machine, machine_file, named_text
 from tilesolve.machine.summary import list_figures
@@ -87,6 +87,9 @@ class Machine:
 
     def __post_init__(self) -> None:
         check_fields({field.name: getattr(self, field.name) for field in fields(self)})
+        known = known_figures(self.levels)  # none of levels that are gone
+        sources = tuple(one for one in self.sources if one[0] in known)
+        object.__setattr__(self, "sources", sources)
 
     def __repr__(self) -> str:
         return f"<Machine {str(self).splitlines()[0]}>"

@@ -25,6 +25,7 @@ from tilesolve.kernels.runtime.state import (
 )
 from tilesolve.model.nest import Nest
 from tilesolve.packing import table_fields
+from tilesolve.packing.distinct_rows import number_rows
 from tilesolve.packing.offset_tables import TileLayout, TransposedBlocks, offset_table
 from tilesolve.packing.offsets import Integers, RoleAxis, RoleTile, build_axis
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, packed_bytes
@@ -235,11 +236,12 @@ class Schedule:
     def boxes(self) -> Boxes:
         """Return the sizes, the corners and the tables of all boxes, in the nest's order."""
         corners, sizes = self._walk(len(self.nest.bands) - 1, tuple(self.problem.sizes.values()))
-        kinds, at = np.unique(sizes, axis=0, return_inverse=True)
-        named = tuple(dict(zip(self.problem.sizes, kind, strict=True)) for kind in kinds.tolist())
+        firsts, at = number_rows(sizes)
+        kinds = sizes[firsts].tolist()
+        named = tuple(dict(zip(self.problem.sizes, kind, strict=True)) for kind in kinds)
         known: Known = {}
         boxes = tuple(self._box(of, known) for of in named)
-        return Boxes(corners, at.reshape(-1), named, boxes)
+        return Boxes(corners, at, named, boxes)
 
     def _walk(self, level: int, sizes: tuple[int, ...]) -> tuple[Integers, Integers]:
         """Return where the boxes of a level's tile begin, and their sizes."""
@@ -256,9 +258,9 @@ class Schedule:
         )
         if level - 1 == self.top:
             return starts, cut
-        kinds, at = np.unique(cut, axis=0, return_inverse=True)
-        walks = [self._walk(level - 1, tuple(kind)) for kind in kinds.tolist()]
-        within = [walks[kind] for kind in at.reshape(-1)]
+        firsts, at = number_rows(cut)
+        walks = [self._walk(level - 1, tuple(kind)) for kind in cut[firsts].tolist()]
+        within = [walks[kind] for kind in at]
         corners = [start + walk[0] for start, walk in zip(starts, within, strict=True)]
         return np.concatenate(corners), np.concatenate([walk[1] for walk in within])
 

@@ -25,6 +25,7 @@ from tilesolve.kernels.runtime.boxes import pack_boxes
 from tilesolve.kernels.runtime.compiled import address
 from tilesolve.machine.kernel_cache import family_of, load_kernels
 from tilesolve.packing.buffers import Bytes, workspace
+from tilesolve.packing.distinct_rows import number_rows
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offset_tables import TileLayout
 from tilesolve.packing.offsets import Integers
@@ -346,10 +347,10 @@ def _place_prepared(
     batches = np.array([box.batches[side] for box in boxes.tables])[boxes.kinds]
     rows[:, box_fields.PREPARED_PANEL + side] = panels
     rows[:, box_fields.PREPARED_BATCH + side] = panels * counts
-    _, first, same = np.unique(kept, axis=0, return_index=True, return_inverse=True)
+    first, same = number_rows(kept)
     sizes = np.array([buffer_bytes(int(size)) for size in (panels * counts * batches)[first]])
     ends = np.cumsum(sizes)
-    rows[:, box_fields.PREPARED + side] = (ends - sizes)[same.reshape(-1)]
+    rows[:, box_fields.PREPARED + side] = (ends - sizes)[same]
     rows[first, box_fields.PREPARES + side] = 1
     return int(ends[-1])
 
