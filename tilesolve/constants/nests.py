@@ -18,6 +18,9 @@ NEST_CONTRACTION_FLOPS = 2**22
 NEST_NARROW_TERMS = 64
 """Terms of a sum from which on it is computed in a narrow dtype, and then cast."""
 
+NEST_FACTORS = 4
+"""Elements of a product up to which a sum of it is looked at as sums of products of fewer."""
+
 NEST_PANELS = 8
 """Into how many panels a letter is cut where a condition couples it to another."""
 

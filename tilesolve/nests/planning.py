@@ -13,6 +13,7 @@ from tilesolve.contractions.statements.terms import Reduce
 from tilesolve.nests.blocks import make_blocks, make_box
 from tilesolve.nests.classify import find_channels, find_move
 from tilesolve.nests.complex_operands import convert_operands
+from tilesolve.nests.factors import yield_factored
 from tilesolve.nests.loop_choice import choose_loops
 from tilesolve.nests.narrow_sums import count_in_reals, sum_narrowly
 from tilesolve.nests.price import region_share
@@ -24,7 +25,7 @@ from tilesolve.nests.solutions import (
     MoveSolution,
     NestSolution,
 )
-from tilesolve.nests.solved import SolvedNest
+from tilesolve.nests.solved import SolvedNest, add_seconds
 from tilesolve.nests.split import (
     split_parts,
     split_scans,
@@ -97,12 +98,24 @@ class NestStrategy(Protocol):
 
 
 def _solve(request: NestRequest) -> tuple[NestSolution, ...]:
-    """Return what computes a statement: by the first route that has something for it."""
+    """Return what computes a statement, which may become several with fewer products."""
     wanted = "nest" if request.mode != "default" else request.route
     if letter := request.statement.sequence:
         if wanted not in (None, "nest"):
             raise PlanError(f"{request.statement} runs in the order of {letter}, by a nest alone")
         wanted = "nest"
+    found = _solve_by_route(request, wanted)
+    if wanted is None:  # fewer products may take less
+        parts = (
+            tuple(x for one in factored.stages for x in _solve(request.of(factored, one)))
+            for factored in yield_factored(request.computation)
+        )
+        found = min([found, *parts], key=add_seconds)
+    return found
+
+
+def _solve_by_route(request: NestRequest, wanted: Route | None) -> tuple[NestSolution, ...]:
+    """Return what computes a statement as it is: by the first route that has something for it."""
     for route, solutions in STRATEGIES.items():
         if wanted in (None, route) and (found := tuple(solutions(request))):
             return found
