@@ -385,7 +385,6 @@ PIPELINES = [
 
 LACK = {
     "halide_manual": {*PIPELINES} - {"blur", "unsharp", "harris"},
-    "halide_ours": {"unsharp", "shallow_water", "total_variation"},
     "jax": {"shallow_water"},
     "opencv": {*PIPELINES} - {"blur", "unsharp", "harris"},
     "scikit_image": {*PIPELINES} - {"total_variation"},
