@@ -241,6 +241,13 @@ class TestContenders:
             (worker,) = one.workers
             assert worker.process.poll() is not None
 
+    def test_a_contender_that_does_not_compile_is_left_out(self):
+        """After the limit a line says so, and the others are measured."""
+        everyone = [fake("compiling"), fake("right")]
+        found = measure_case("x", SMALL, everyone, Procedure(repeat=1, limit=5.0)).entries
+        assert found["compiling"].reason == "stopped: did not compile within 5 s"
+        assert found["right"].seconds
+
     @pytest.mark.parametrize(
         ("name", "reason"),
         [

@@ -18,7 +18,7 @@ from tilesolve.nests.solved import SolvedNest
 from tilesolve.nests.split import split_parts
 from tilesolve.packing.buffers import workspace
 from tilesolve.pipelines import bands
-from tilesolve.pipelines.chains import list_chains
+from tilesolve.pipelines.bands import list_chains
 from tilesolve.pipelines.epilogues import take_epilogues
 from tilesolve.pipelines.grouping import Graph
 from tilesolve.pipelines.pictures import frame_groups
@@ -110,6 +110,21 @@ def test_shifted_products_are_one_sum_over_windows():
     assert len(simple.stages) == 3
     assert [one.route for one in plan.solutions].count("contraction") == 2
     check(plan, two_layers, arrays)
+
+
+def test_windows_are_one_sum_in_any_order():
+    """Also from the last product on, which is read furthest behind."""
+    rng = np.random.default_rng(2)
+    image, weights = draw(rng, 3, 9, 7), draw(rng, 5, 3, 3, 2)
+    places = [(y, x) for y in range(3) for x in range(2)]
+
+    def backwards(image, weights):
+        parts = ((weights[:, :, y, x], image[:, y : y + 7, x : x + 6]) for y, x in places[::-1])
+        return sum(np.tensordot(*one, 1) for one in parts)
+
+    plan = tilesolve.pipeline(backwards, cache=False).plan(image, weights)
+    assert [str(one).count("sum(") for one in plan.computation.stages if "sum(" in str(one)] == [1]
+    check(plan, backwards, (image, weights))
 
 
 @pytest.mark.slow

@@ -81,6 +81,11 @@ def _spoil(operands, result):
     operands[0][...] = 2 * operands[0]
 
 
+def compiling(*_):
+    """A maker that does not end."""
+    time.sleep(600)
+
+
 wrong = _fake(_everywhere)
 subtly_wrong = _fake(_once)
 crashing = _fake(_crash)

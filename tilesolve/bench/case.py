@@ -84,7 +84,6 @@ class Case(ABC, Generic[Work]):
 
     START_SECONDS: ClassVar[float]
     KEEPS_PROCESSES: ClassVar[bool] = False
-    MAKES_CODE: ClassVar[bool] = False
     PACED: ClassVar[bool] = True
     WARM: ClassVar[bool] = False
     name: str

@@ -55,7 +55,6 @@ class NestCase(Case[Nest]):
     """
 
     START_SECONDS = NEST_SECONDS
-    MAKES_CODE = True
     PACED = False
     WORK: ClassVar[type[Nest]] = Nest
 

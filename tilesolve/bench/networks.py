@@ -97,7 +97,6 @@ class NetworkCase(Case[WholeNetwork]):
     """A whole network that is measured, with what caches hold of earlier runs."""
 
     START_SECONDS = NETWORK_SECONDS
-    MAKES_CODE = True
     PACED = False
     WARM = True
 

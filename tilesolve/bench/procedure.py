@@ -48,7 +48,7 @@ class Procedure:
     repeat
         Rounds at most.
     limit
-        Seconds that the preparation of a contender, or one run, may take.
+        Seconds that a contender may take until it is planned and compiled, and then for each run.
     seconds
         Budget of all timed runs of a case. After the first rounds, none begins that would exceed
         it.

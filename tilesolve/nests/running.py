@@ -154,8 +154,14 @@ class NestRunner:
                 return done if len(outs) == 1 else tuple(outs)
         return None
 
-    def _run(self, call: Call) -> None:
-        """Compute a call whose arrays and parameters have been checked."""
+    def load(
+        self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Out | None
+    ) -> None:
+        """Compile all that a call runs; arguments are those of `compute`."""
+        self._find_layout(self.signature.read(arrays, named, out))
+
+    def _find_layout(self, call: Call) -> NestLayout:
+        """Return what is done for arrays like those of a call."""
         placed, shapes = _placed(self, call), [one.shape for one in call.outs]
         key = (placed, *shapes, *[one.strides for one in (*call.targets, *call.held.values())])
         layout = self._layouts.get(key)
@@ -163,6 +169,11 @@ class NestRunner:
             if len(self._layouts) >= MOST_LAYOUTS:
                 self._layouts.clear()
             layout = self._layouts[key] = self._lay_out(call, placed)
+        return layout
+
+    def _run(self, call: Call) -> None:
+        """Compute a call whose arrays and parameters have been checked."""
+        layout = self._find_layout(call)
         arrays = (*call.outs, *call.held.values())
         self._run_stages(layout, self._fill_slots(layout, arrays, call.params), call.params)
         if layout.recent is None and self.threads == 1 and not self._long:

@@ -21,13 +21,14 @@ from tilesolve.contractions.statements.computation import Computation, bind_stag
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.nests.band_steps import BandBuffer, BandStep
-from tilesolve.nests.regions import Regions, find_regions
+from tilesolve.nests.classify import is_contraction
+from tilesolve.nests.regions import Regions, find_regions, slides
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.solutions import BandSolution, NestSolution
+from tilesolve.pipelines.grouping import Graph, Names
 from tilesolve.pipelines.row_parts import RowPart, Rows, list_borders, take_rows
 from tilesolve.system.units import format_count
 
-Names = tuple[str, ...]
 Solve = Callable[[NestRequest], tuple[NestSolution, ...]]
 """Returns what computes stages one after another, in one thread."""
 
@@ -86,6 +87,42 @@ def find_rows(computation: Computation, members: Sequence[Names]) -> str | None:
         if all(x is not None and spans[x].scale == 1 for spans, x in own):
             return letter
     return None
+
+
+def list_chains(graph: Graph, groups: Sequence[Names]) -> Iterator[list[Names]]:
+    """Yield groups that follow one another along rows; each other one by itself.
+
+    Parameters
+    ----------
+    graph
+        Of all stages.
+    groups
+        In order.
+    """
+    chain: list[Names] = []
+    for group in groups:
+        if chain and not _goes_on(graph, [*chain, group]):
+            yield chain
+            chain = []
+        chain.append(group)
+    if chain:
+        yield chain
+
+
+def _goes_on(graph: Graph, chain: Sequence[Names]) -> bool:
+    """Return whether groups have a contraction, and the last one reads what others compute."""
+    *before, last = chain
+    whole = graph.request.computation
+    made = {name for one in before for name in one}
+    alone = [graph.stages[x] for x in (*made, *last) if x in graph.alone]
+    if not alone or not all(slides(x) and not x.where and is_contraction(whole, x) for x in alone):
+        return False
+    read = {x.array for name in last for x in graph.stages[name].reads}
+    if not read & made:
+        return False
+    near = [one for one in before if read.intersection(one)]
+    request = graph.part(name for one in (*near, last) for name in one)
+    return find_rows(request.computation, [*near, last]) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ once, and what is added up of all of them is a sum over the further axes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tilesolve.constants.nests import PIPELINE_COPIES
@@ -16,8 +16,8 @@ from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Read, Reduce, Term
 from tilesolve.nests.regions import slides
-from tilesolve.pipelines.graph import rename_stage, substitute
-from tilesolve.pipelines.windows import Grid
+from tilesolve.pipelines.graph import substitute
+from tilesolve.pipelines.grids import Grid, Offsets, begin_at, find_form, lay_bare
 
 
 def join_copies(computation: Computation) -> Computation:
@@ -38,10 +38,6 @@ def join_copies(computation: Computation) -> Computation:
     joiner = _Joiner(computation)
     joiner.join()
     return joiner.joined() if joiner.places else computation
-
-
-Offset = tuple[int, bool]
-"""Where a position begins, and whether that is the place of a copy."""
 
 
 @dataclass(slots=True)
@@ -73,10 +69,10 @@ class _Joiner:
             depths[stage.name] = 1 + max([0, *(depths.get(x.array, 0) for x in stage.reads)])
             levels.setdefault(depths[stage.name], []).append(stage)
         for _, several in sorted(levels.items()):
-            alike: dict[object, list[tuple[Stage, tuple[Offset, ...]]]] = {}
+            alike: dict[object, list[tuple[Stage, Offsets]]] = {}
             for stage in several:
                 if self._may_join(stage):
-                    form, offsets = self._form(stage)
+                    form, offsets = find_form(stage, self.extents, self.places)
                     alike.setdefault(form, []).append((stage, offsets))
             for copies in alike.values():
                 grid = _grid([offsets for _, offsets in copies])
@@ -90,9 +86,8 @@ class _Joiner:
                 self._sum_up(self.stages[name])
         for name, stage in self.stages.items():
             if name not in self.places:
-                found = list[Offset]()
-                term = self._bare(stage.term, found)
-                filled = self._fill(term, (Affine.number(one) for one, _ in found))
+                term, offsets = lay_bare(stage.term, self.places)
+                filled = begin_at(term, map(Affine.number, offsets))
                 self.stages[name] = replace(stage, term=filled, augmented=False)
         return replace(
             self.computation,
@@ -107,49 +102,12 @@ class _Joiner:
         other = stage.where or stage.name in self.computation.outputs
         return slides(stage) and not sums and not other
 
-    def _form(self, stage: Stage) -> tuple[object, tuple[Offset, ...]]:
-        """Return what stages that are alike have in common, and the offsets of one."""
-        own = {x: f"_{number}" for number, x in enumerate(stage.letters)}
-        named, offsets = rename_stage(stage, own), list[Offset]()
-        bare = self._bare(named.term, offsets)
-        sizes = tuple(self.extents[x] for x in stage.letters)
-        return (named.axes, bare, stage.dtype, sizes), tuple(offsets)
-
-    def _bare(self, term: Term, offsets: list[Offset]) -> Term:
-        """Return a term whose positions begin at 0, and add where they began to offsets."""
-        if not isinstance(term, Read):
-            parts = [self._bare(one, offsets) for one in term.parts]
-            return term.rebuilt(parts) if parts else term
-        name, at = self.places.get(term.array, (term.array, ()))
-        offsets += ((one, True) for one in at)
-        places: list[Affine | Term] = [Affine.number(0)] * len(at)
-        for one in term.subscripts:
-            if isinstance(one, Affine):
-                offsets.append((one.offset, False))
-                places.append(replace(one, offset=0))
-            else:
-                places.append(self._bare(one, offsets))
-        return Read(name, tuple(places))
-
-    def _fill(self, term: Term, given: Iterator[Affine]) -> Term:
-        """Return a term whose positions begin at some places."""
-        if not isinstance(term, Read):
-            parts = [self._fill(one, given) for one in term.parts]
-            return term.rebuilt(parts) if parts else term
-        places: list[Affine | Term] = []
-        for one in term.subscripts:
-            if isinstance(one, Affine):
-                more = next(given)
-                places.append(Affine.of((*one.terms, *more.terms), more.offset, one.divisor))
-            else:
-                places.append(self._fill(one, given))
-        return Read(term.array, tuple(places))
-
     def _put_together(self, copies: Sequence[Stage], grid: Grid) -> None:
         """Put one stage in place of some."""
         first = copies[0]
         letters = self._new_letters(first.name, grid)
-        term = self._fill(self._bare(first.term, []), grid.places(letters))
+        bare, _ = lay_bare(first.term, self.places)
+        term = begin_at(bare, grid.places(letters))
         for stage, place in zip(copies, grid.members, strict=True):
             self.places[stage.name] = first.name, place
             if stage is not first:
@@ -174,18 +132,18 @@ class _Joiner:
         added, gone = self._list_added(stage, kind)
         if not added or not any(read.array in self.places for read in added[0].reads):
             return
-        found: list[list[Offset]] = [[] for _ in added]
-        forms = [(self._bare(*pair), tuple(pair[1])) for pair in zip(added, found, strict=True)]
+        forms = [lay_bare(one, self.places) for one in added]
         grid = _grid([offsets for _, offsets in forms])
         if grid is None or len({form for form, _ in forms}) > 1:
             return
-        pairs = zip(grid.columns, forms[0][1], strict=True)
-        moved = {axis for (_, _, axis), (_, copy) in pairs if copy}
+        shifted = {x: (name, tuple(n + 1 for n in at)) for x, (name, at) in self.places.items()}
+        pairs = zip(grid.columns, forms[0][1], lay_bare(added[0], shifted)[1], strict=True)
+        moved = {axis for (_, _, axis), one, other in pairs if one != other}  # places of copies
         ordered = list(grid.members) == sorted(grid.members)
         if not ordered or not moved.issuperset(range(len(grid.counts))):
             return
         letters = self._new_letters(stage.name, grid)
-        term = Reduce("add", tuple(letters), self._fill(forms[0][0], grid.places(letters)))
+        term = Reduce("add", tuple(letters), begin_at(forms[0][0], grid.places(letters)))
         self.stages[stage.name] = replace(stage, term=term, dtype=kind, augmented=False)
         self.places[stage.name] = stage.name, ()
         for name in gone:
@@ -220,8 +178,6 @@ class _Joiner:
         return maker if adds and same else None
 
 
-def _grid(offsets: Sequence[Sequence[Offset]]) -> Grid | None:
+def _grid(offsets: Sequence[Offsets]) -> Grid | None:
     """Return the grid of many offsets; None if they are few, or none."""
-    if len(offsets) < PIPELINE_COPIES:
-        return None
-    return Grid.of([tuple(one for one, _ in several) for several in offsets])
+    return Grid.of(offsets) if len(offsets) >= PIPELINE_COPIES else None

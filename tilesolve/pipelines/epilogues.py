@@ -14,7 +14,7 @@ from tilesolve.nests.classify import is_contraction
 from tilesolve.nests.cuts import cut_stage, largest_part
 from tilesolve.nests.regions import slides
 from tilesolve.pipelines.graph import Place, substitute
-from tilesolve.pipelines.simplify import bind_part
+from tilesolve.pipelines.simplify import bind_part, is_once
 
 
 def take_epilogues(computation: Computation, pinned: frozenset[str]) -> Computation:
@@ -56,7 +56,8 @@ def _follow(computation: Computation, producer: Stage, reader: Stage) -> Stage |
         return None
     if computation.dtypes[producer.name] != computation.dtypes[reader.name]:
         return None
-    if not _reads_once(computation, producer, reader):
+    inside = [x for x in largest_part(computation, reader).reads if x.array == producer.name]
+    if len(inside) != 1 or not is_once(inside[0], reader.output, computation.sizes):
         return None
     places: dict[str, Place] = dict(
         zip(producer.output_letters(), reads[0].subscripts, strict=True)
@@ -74,15 +75,3 @@ def _follow(computation: Computation, producer: Stage, reader: Stage) -> Stage |
         return None
     found, _ = find_contraction(largest_part(computation, joined), computation.dtypes)
     return joined if found is not None else None
-
-
-def _reads_once(computation: Computation, producer: Stage, reader: Stage) -> bool:
-    """Return whether a stage reads no element of another one twice, but for borders."""
-    term = largest_part(computation, reader).term
-    reads = [one for one in term.reads if one.array == producer.name]
-    if len(reads) != 1 or reads[0].plain is None:
-        return False
-    moved = [letter for one in reads[0].plain for letter in one.letters]
-    if any(one.divisor > 1 for one in reads[0].plain) or len(set(moved)) < len(moved):
-        return False
-    return all(x in moved or computation.sizes[x] == 1 for x in reader.output)

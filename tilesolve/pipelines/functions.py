@@ -74,21 +74,9 @@ def _clip(array: Any, low: Any = None, high: Any = None, **named: Any) -> Traced
     return found if high is None else combine(partial(apply, "minimum"), found, high)
 
 
-@traces(np.real)
-def _real(array: Traced) -> Traced:
-    return array.real
-
-
-@traces(np.imag)
-def _imag(array: Traced) -> Traced:
-    return array.imag
-
-
-@traces(np.angle)
-def _angle(array: Traced) -> Any:
-    return np.arctan2(array.imag, array.real)
-
-
+traces(np.real)(lambda array: array.real)
+traces(np.imag)(lambda array: array.imag)
+traces(np.angle)(lambda array: np.arctan2(array.imag, array.real))
 METHODS["conj"] = METHODS["conjugate"] = np.conjugate
 
 
@@ -182,12 +170,10 @@ def scan_axis(array: Traced, name: str, axis: int | None = None, dtype: Any = No
     return array.make(Scan(name, letter, element), array.shape)
 
 
-traces(np.cumsum, method="cumsum")(
-    lambda array, *given, **named: scan_axis(array, "cumsum", *given, **named)
-)
-traces(np.cumprod, method="cumprod")(
-    lambda array, *given, **named: scan_axis(array, "cumprod", *given, **named)
-)
+for _name in ("cumsum", "cumprod"):
+    traces(getattr(np, _name), method=_name)(
+        lambda array, *given, _name=_name, **named: scan_axis(array, _name, *given, **named)
+    )
 
 
 def _accumulate(array: Traced, name: str, axis: int = 0, dtype: Any = None) -> Traced:
@@ -198,18 +184,8 @@ def _accumulate(array: Traced, name: str, axis: int = 0, dtype: Any = None) -> T
 
 
 METHODS["accumulate"] = _accumulate
-
-
-@traces(np.count_nonzero)
-def _count_nonzero(array: Traced, axis: Axes = None, **named: Any) -> Traced:
-    return reduce_axes(array.astype(bool), "add", axis, **named)
-
-
-@traces(np.ptp)
-def _peak_to_peak(array: Traced, *given: Any, **named: Any) -> Any:
-    return reduce_axes(array, "maximum", *given, **named) - reduce_axes(
-        array, "minimum", *given, **named
-    )
+traces(np.ptp)(lambda *given, **named: np.max(*given, **named) - np.min(*given, **named))
+traces(np.count_nonzero)(lambda array, *given, **named: array.astype(bool).sum(*given, **named))
 
 
 def _count(array: Traced, axis: Axes) -> int:
@@ -231,11 +207,7 @@ def _var(array: Traced, axis: Axes = None, ddof: int = 0, keepdims: bool = False
     return found / (_count(array, axis) - ddof)
 
 
-@traces(np.std, method="std")
-def _std(array: Traced, *given: Any, **named: Any) -> Any:
-    return np.sqrt(_var(array, *given, **named))
-
-
+traces(np.std, method="std")(lambda *given, **named: np.sqrt(_var(*given, **named)))
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -312,9 +284,7 @@ def _dot(first: Any, second: Any) -> Any:
     return _tensordot(first, second, (first.ndim - 1, max(second.ndim - 2, 0)))
 
 
-@traces(np.outer)
-def _outer(first: Any, second: Any) -> Traced:
-    return _einsum("a,b->ab", first, second)
+traces(np.outer)(partial(_einsum, "a,b->ab"))
 
 
 @traces(np.inner)

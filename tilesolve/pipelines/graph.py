@@ -140,8 +140,12 @@ def compose(position: Affine, places: Mapping[str, Place]) -> Place:
     return term // position.divisor if position.divisor > 1 else term
 
 
-def substitute(term: Term, places: Mapping[str, Place]) -> Term:
-    """Return a term in which positions stand in the place of letters.
+def substitute(
+    term: Term, places: Mapping[str, Place], arrays: Mapping[str, str] = MappingProxyType({})
+) -> Term:
+    """Return a term in which positions stand in the place of letters, with other names of arrays.
+
+    Letters that are summed take other names, if the positions are letters.
 
     Raises
     ------
@@ -150,22 +154,35 @@ def substitute(term: Term, places: Mapping[str, Place]) -> Term:
 
     Examples
     --------
-    >>> x = Affine.letter("x")
+    >>> x, k = Affine.letter("x"), Affine.letter("k")
     >>> print(substitute(Read("A", (x,)) + 1, {"x": 2 * x}))
     A[2*x] + 1
+    >>> print(substitute(Reduce("add", ("x",), Read("A", (x + 1,))), {"x": k}, {"A": "B"}))
+    sum(B[k+1], k)
     """
-    if isinstance(term, Position):
-        found = compose(term.position, places)
-        return Position(found) if isinstance(found, Affine) else found
-    if isinstance(term, Read):
-        return Read(term.array, tuple(place_at(one, places) for one in term.subscripts))
-    parts = [substitute(one, places) for one in term.parts]
+    match term:
+        case Position(position=position):
+            found = compose(position, places)
+            return Position(found) if isinstance(found, Affine) else found
+        case Read(array=array, subscripts=subscripts):
+            given = tuple(place_at(one, places, arrays) for one in subscripts)
+            return Read(arrays.get(array, array), given)
+    parts = [substitute(one, places, arrays) for one in term.parts]
+    match term:
+        case Reduce(name=name, over=over):
+            return Reduce(name, tuple(str(places.get(x, x)) for x in over), *parts)
+        case Scan(name=name, letter=letter):
+            return Scan(name, str(places.get(letter, letter)), *parts)
     return term.rebuilt(parts) if parts else term
 
 
-def place_at(place: Place, places: Mapping[str, Place]) -> Place:
+def place_at(
+    place: Place, places: Mapping[str, Place], arrays: Mapping[str, str] = MappingProxyType({})
+) -> Place:
     """Return a position, known or computed, in which others stand in the place of letters."""
-    return compose(place, places) if isinstance(place, Affine) else substitute(place, places)
+    if isinstance(place, Affine):
+        return compose(place, places)
+    return substitute(place, places, arrays)
 
 
 def name_places(places: Sequence[Place]) -> dict[str, Place]:
@@ -173,48 +190,18 @@ def name_places(places: Sequence[Place]) -> dict[str, Place]:
     return {axis_letter(axis): place for axis, place in enumerate(places)}
 
 
-def rename_term(term: Term, letters: Mapping[str, str], arrays: Mapping[str, str]) -> Term:
-    """Return a term with other names of letters and arrays.
-
-    Examples
-    --------
-    >>> x = Affine.letter("x")
-    >>> print(rename_term(Reduce("add", ("x",), Read("A", (x + 1,))), {"x": "k"}, {"A": "B"}))
-    sum(B[k+1], k)
-    """
-    parts = [rename_term(one, letters, arrays) for one in term.parts]
-    match term:
-        case Position(position=position):
-            return Position(_rename(position, letters))
-        case Read(array=array, subscripts=subscripts):
-            given = iter(parts)
-            places = (
-                _rename(x, letters) if isinstance(x, Affine) else next(given) for x in subscripts
-            )
-            # An array without axes has one element.
-            return Read(arrays.get(array, array), tuple(places) or (Affine.number(0),))
-        case Reduce(name=name, over=over):
-            return Reduce(name, tuple(letters.get(x, x) for x in over), *parts)
-        case Scan(name=name, letter=letter):
-            return Scan(name, letters.get(letter, letter), *parts)
-    return term.rebuilt(parts) if parts else term
-
-
 def rename_stage(
     stage: Stage, letters: Mapping[str, str], arrays: Mapping[str, str] = MappingProxyType({})
 ) -> Stage:
     """Return a stage with other names of letters and arrays."""
-    target = rename_term(stage.target, letters, arrays)
+    places: dict[str, Place] = {x: Affine.letter(letter) for x, letter in letters.items()}
+    target = substitute(stage.target, places, arrays)
+    where = (compose(one.position, places) for one in stage.where)
     assert isinstance(target, Read)
     return replace(
         stage,
         name=target.array,
         axes=target.subscripts,
-        term=rename_term(stage.term, letters, arrays),
-        where=tuple(Condition(_rename(one.position, letters)) for one in stage.where),
+        term=substitute(stage.term, places, arrays),
+        where=tuple(Condition(one) for one in where if isinstance(one, Affine)),
     )
-
-
-def _rename(position: Affine, letters: Mapping[str, str]) -> Affine:
-    terms = ((factor, letters.get(x, x)) for factor, x in position.terms)
-    return Affine.of(terms, position.offset, position.divisor)

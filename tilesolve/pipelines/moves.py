@@ -113,11 +113,7 @@ def _group_axes(shape: Shape, wanted: Sequence[int]) -> Iterator[tuple[list[int]
         yield mine, others
 
 
-@traces(np.ravel, method="ravel")
-def _ravel(array: Traced) -> Traced:
-    return _reshape(array, -1)
-
-
+_ravel = traces(np.ravel, method="ravel")(lambda array: _reshape(array, -1))
 METHODS["flatten"] = lambda array: _ravel(array.copy())
 traces(np.fliplr)(lambda array: array[:, ::-1])
 traces(np.flipud)(lambda array: array[::-1])
@@ -303,19 +299,11 @@ def _stack(arrays: Sequence[Any], axis: int = 0) -> Traced:
     return _concatenate([_expand_dims(as_traced(graph, one), axis) for one in arrays], axis)
 
 
-@traces(np.vstack)
-def _vstack(arrays: Sequence[Any]) -> Traced:
-    return _concatenate([one[None] if one.ndim == 1 else one for one in arrays])
-
-
-@traces(np.hstack)
-def _hstack(arrays: Sequence[Any]) -> Traced:
-    return _concatenate(arrays, min(1, arrays[0].ndim - 1))
-
-
-@traces(np.dstack)
-def _dstack(arrays: Sequence[Any]) -> Traced:
-    return _concatenate([one[..., None] if one.ndim == 2 else one for one in arrays], 2)
+traces(np.vstack)(lambda arrays: _concatenate([x[None] if x.ndim == 1 else x for x in arrays]))
+traces(np.hstack)(lambda arrays: _concatenate(arrays, min(1, arrays[0].ndim - 1)))
+traces(np.dstack)(
+    lambda arrays: _concatenate([x[..., None] if x.ndim == 2 else x for x in arrays], 2)
+)
 
 
 def _split(split: Callable[..., Any], array: Traced, parts: Any, axis: int = 0) -> list[Traced]:

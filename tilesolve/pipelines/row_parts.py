@@ -10,6 +10,7 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Position, Read, Term
+from tilesolve.contractions.statements.values import replace_terms
 from tilesolve.nests.cuts import cut_stage, fold_borders
 from tilesolve.pipelines.graph import rename_stage, substitute
 
@@ -174,16 +175,13 @@ def _axis_of(read: Read, letter: str) -> int:
 
 def _counted_from(stage: Stage, axes: Mapping[str, int], rows: Mapping[str, Rows]) -> Stage:
     """Return a stage whose positions are counted from the first rows."""
-    return replace(stage, term=_count(stage.term, axes, rows))
-
-
-def _count(term: Term, axes: Mapping[str, int], rows: Mapping[str, Rows]) -> Term:
-    if isinstance(term, Read) and axes.get(term.array, -1) >= 0:
-        at, first = axes[term.array], rows[term.array][0]
-        places = [one - first if axis == at else one for axis, one in enumerate(term.subscripts)]
-        return Read(term.array, tuple(places))
-    parts = [_count(one, axes, rows) for one in term.parts]
-    return term.rebuilt(parts) if parts else term
+    moved: dict[Term, Term] = {}
+    for read in stage.reads:
+        if (at := axes.get(read.array, -1)) >= 0:
+            places = list(read.subscripts)
+            places[at] = places[at] - rows[read.array][0]
+            moved[read] = Read(read.array, tuple(places))
+    return replace(stage, term=replace_terms(stage.term, moved))
 
 
 def _named(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -204,15 +204,7 @@ class _Simplifier:
         ]
         reads = {read for read, _ in found}
         apart = all(_lie_apart(*pair) for pair in combinations(reads, 2))
-        return bool(reads) and apart and all(self._is_once(*x) for x in found)
-
-    def _is_once(self, read: Read, letters: frozenset[str]) -> bool:
-        """Return whether no element is read twice while loops over some letters run."""
-        places = read.plain
-        if places is None or any(one.divisor > 1 or len(one.terms) > 1 for one in places):
-            return False
-        moved = {letter for one in places for letter in one.letters}
-        return all(letter in moved or self.sizes[letter] == 1 for letter in letters)
+        return bool(reads) and apart and all(is_once(*x, self.sizes) for x in found)
 
     def _fits(self, made: Stage, parts: tuple[Part, ...], reader: Stage, producer: Stage) -> bool:
         """Return whether a stage that computes another one, too, has a term as good as before."""
@@ -224,6 +216,15 @@ class _Simplifier:
         if any(len(one.term.all) > PIPELINE_TERM_PARTS for one in parts):
             return False
         return _is_plain(parts) or not all(map(_is_plain, before))
+
+
+def is_once(read: Read, letters: Iterable[str], sizes: Mapping[str, int]) -> bool:
+    """Return whether no element is read twice while loops over some letters run."""
+    places = read.plain
+    if places is None or any(one.divisor > 1 or len(one.terms) > 1 for one in places):
+        return False
+    moved = {letter for one in places for letter in one.letters}
+    return all(letter in moved or sizes[letter] == 1 for letter in letters)
 
 
 def _lie_apart(first: Read, second: Read) -> bool:

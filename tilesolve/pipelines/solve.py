@@ -22,8 +22,7 @@ from tilesolve.nests.regions import find_regions
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.solutions import FusedSolution, LoopSolution, NestSolution
 from tilesolve.nests.solved import SolvedNest
-from tilesolve.pipelines.bands import choose_bands
-from tilesolve.pipelines.chains import list_chains
+from tilesolve.pipelines.bands import choose_bands, list_chains
 from tilesolve.pipelines.epilogues import take_epilogues
 from tilesolve.pipelines.grouping import Graph, Names, best_cuts, pays, split
 from tilesolve.pipelines.simplify import find_costly, simplify

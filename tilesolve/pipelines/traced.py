@@ -124,7 +124,8 @@ class Traced(NDArrayOperatorsMixin):
         """Return its element at some position."""
         named = name_places(at)
         try:
-            return Read(self.storage.name, tuple(place_at(one, named) for one in self.places))
+            places = tuple(place_at(one, named) for one in self.places)
+            return Read(self.storage.name, places or (Affine.number(0),))
         except SpecError:  # a quotient is no part of another position
             return self.copy().read(at)
 
@@ -311,13 +312,10 @@ class Traced(NDArrayOperatorsMixin):
     def __bool__(self) -> bool:
         raise TraceError("it branches on a value of an array; where(test, yes, no) chooses")
 
-    def __float__(self) -> float:
+    def __index__(self) -> NoReturn:
         raise TraceError("it takes a value of an array as a number of Python's")
 
-    def __int__(self) -> int:
-        raise TraceError("it takes a value of an array as a number of Python's")
-
-    __index__ = __int__
+    __int__ = __float__ = __index__
 
 
 def tests_within(letter: Affine, low: int, high: int, extent: int) -> list[Term]:
@@ -369,9 +367,8 @@ def broadcast(*shapes: Shape) -> Shape:
 
 def compute(function: np.ufunc, given: Sequence[Any]) -> Traced:
     """Return a function of each element of some arrays and numbers."""
-    if function is np.power:
-        return _power(*given)
-    return combine(lambda *terms: apply_ufunc(function.__name__, *terms), *given)
+    build = apply if function is np.power else apply_ufunc
+    return combine(partial(build, function.__name__), *given)
 
 
 def combine(build: Callable[..., Term], *given: Any) -> Traced:
@@ -424,8 +421,3 @@ def cast(term: Term, kind: str, wanted: str) -> Term:
     if kind == wanted:
         return term
     return apply("not_equal", term, 0) if wanted == "bool" else Cast(wanted, term)
-
-
-def _power(base: Any, power: Any) -> Traced:
-    """Return a power."""
-    return combine(lambda *terms: apply("power", *terms), base, power)

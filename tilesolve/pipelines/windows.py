@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import gcd, prod
+from dataclasses import replace
+from functools import reduce
+from operator import add
 
-from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.followed_sums import list_addends
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Read, Reduce, Term
 from tilesolve.contractions.statements.values import replace_terms
-from tilesolve.pipelines.graph import rename_stage
-
-Offsets = tuple[int, ...]
-"""What is added to the letters of a position, for each position of a stage."""
+from tilesolve.pipelines.grids import Grid, begin_at, find_form, lay_bare
 
 
 def join_windows(
@@ -95,84 +92,29 @@ def _list_sums(term: Term) -> Iterator[Term]:
         yield term
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Where things lie that differ in where they begin to read, if that is at all points of a grid.
-
-    Parameters
-    ----------
-    counts
-        How many there are along each of its axes.
-    columns
-        For each position the least offset, the step, and the axis along which it moves, or -1.
-    members
-        Where each lies.
-    """
-
-    counts: tuple[int, ...]
-    columns: tuple[tuple[int, int, int], ...]
-    members: tuple[Offsets, ...]
-
-    @classmethod
-    def of(cls, offsets: Sequence[Offsets]) -> Grid | None:
-        """Return the grid of some offsets; None if they are none.
-
-        Examples
-        --------
-        >>> found = Grid.of([(0, 4, 1), (2, 4, 1), (0, 4, 2), (2, 4, 2)])
-        >>> print(found.counts, *found.places("yx"))
-        (2, 2) 2*y 4 x+1
-        """
-        columns, axes = list[tuple[int, int, int]](), list[Offsets]()
-        for column in zip(*offsets, strict=True):
-            low = min(column)
-            step = gcd(*(one - low for one in column))
-            scaled = tuple((one - low) // (step or 1) for one in column)
-            if step and scaled not in axes:
-                axes.append(scaled)
-            columns.append((low, step, axes.index(scaled) if step else -1))
-        counts = tuple(max(one) + 1 for one in axes)
-        members = tuple(zip(*axes, strict=True))
-        if prod(counts) != len(offsets) or len(set(members)) != len(offsets):
-            return None
-        return cls(counts, tuple(columns), members)
-
-    def places(self, letters: Sequence[str]) -> Iterator[Affine]:
-        """Yield what is added to each position, in letters of the axes."""
-        for low, step, axis in self.columns:
-            yield Affine.of([(step, letters[axis])] if step else [], low)
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """A stage in the letters of another one, and how far behind letters its positions are."""
-
-    stage: Stage
-    offsets: Offsets
-
-
 def _join(
     chain: Term, known: Mapping[str, Stage], sizes: Mapping[str, int]
 ) -> tuple[Term, Stage, list[str], dict[str, int]] | None:
     """Return a sum with one stage in place of several, that stage, and what is gone."""
-    added = list(dict.fromkeys(list_addends(chain)))
+    added = list(list_addends(chain))
     reads = [x for x in added if isinstance(x, Read) and x.array in known]
-    if len(reads) < 2 or len(added) != len(list(list_addends(chain))):
+    if len(reads) < 2 or len(set(added)) != len(added):
+        return None
+    if any(x.subscripts != reads[0].subscripts for x in reads):
+        return None
+    found = [find_form(known[x.array], sizes) for x in reads]
+    grid = Grid.of([offsets for _, offsets in found])
+    if grid is None or len({form for form, _ in found}) > 1:
         return None
     first = known[reads[0].array]
-    forms = [_form(known[x.array], first, sizes) for x in reads]
-    same = len({one.stage for one in forms if one}) == 1 and None not in forms
-    if not same or any(x.subscripts != reads[0].subscripts for x in reads):
-        return None
-    made = _over_windows(first, [one.offsets for one in forms if one])
-    if made is None:
-        return None
-    stage, letters = made
+    assert isinstance(first.term, Reduce)
+    letters = [f"{first.term.over[0]}_{number}" for number, _ in enumerate(grid.counts, 1)]
+    term = begin_at(lay_bare(first.term.term)[0], grid.places(letters))
+    made = replace(first, term=Reduce("add", (*first.term.over, *letters), term), augmented=False)
     rest = [x for x in added if x not in reads and x != Number(0)]
-    term: Term = reads[0]
-    for one in rest:
-        term = term + one
-    return term, stage, [x.array for x in reads[1:]], letters
+    left = reduce(add, rest, reads[0])
+    gone = [x.array for x in reads[1:]]
+    return left, made, gone, dict(zip(letters, grid.counts, strict=True))
 
 
 def _is_product(stage: Stage, dtypes: Mapping[str, str]) -> bool:
@@ -181,41 +123,3 @@ def _is_product(stage: Stage, dtypes: Mapping[str, str]) -> bool:
     if found is None or not found.reuses or stage.where:
         return False
     return isinstance(stage.term, Reduce) and stage.term.name == "add"
-
-
-def _form(stage: Stage, like: Stage, sizes: Mapping[str, int]) -> _Form | None:
-    """Return a stage in the letters of another one; None if it has others."""
-    own, others = stage.letters, like.letters
-    if [sizes[x] for x in own] != [sizes[x] for x in others]:
-        return None
-    renamed = rename_stage(stage, dict(zip(own, others, strict=True)))
-    offsets: list[int] = []
-    bare: dict[Term, Term] = {}
-    for read in _reads(renamed):
-        places = [one for one in read.subscripts if isinstance(one, Affine)]
-        offsets += [one.offset for one in places]
-        bare[read] = Read(read.array, tuple(replace(one, offset=0) for one in places))
-    term = replace_terms(renamed.term, bare)
-    return _Form(replace(renamed, name=like.name, term=term, augmented=False), tuple(offsets))
-
-
-def _reads(stage: Stage) -> list[Read]:
-    """Return all elements that a stage reads, as often as it does."""
-    return [one for one in stage.term.all if isinstance(one, Read)]
-
-
-def _over_windows(stage: Stage, offsets: Sequence[Offsets]) -> tuple[Stage, dict[str, int]] | None:
-    """Return a stage that sums up all that lie so far behind it; None if they are no grid."""
-    grid = Grid.of(offsets)
-    if grid is None:
-        return None
-    assert isinstance(stage.term, Reduce)
-    letters = [f"{stage.term.over[0]}_{number}" for number, _ in enumerate(grid.counts, 1)]
-    given = grid.places(letters)
-    moved: dict[Term, Term] = {}
-    for read in _reads(stage):
-        places = [one + next(given) for one in read.subscripts if isinstance(one, Affine)]
-        moved[read] = Read(read.array, tuple(places))
-    term = Reduce("add", (*stage.term.over, *letters), replace_terms(stage.term.term, moved))
-    joined = replace(stage, term=term, augmented=False)
-    return joined, dict(zip(letters, grid.counts, strict=True))

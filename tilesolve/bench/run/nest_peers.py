@@ -52,7 +52,11 @@ def _solve(
 def run_plan(made: NestPlan, nest: NestCase, operands: Operands, out: Array) -> Made:
     """Return a run of a plan of ours, and what the plan says."""
     params, figures = dict(nest.params), Figures(predicted=made.seconds, how=made.how)
-    return Made(lambda: made(*operands, out=out, **params), lambda _: figures)
+    return Made(
+        lambda: made(*operands, out=out, **params),
+        lambda _: figures,
+        lambda: made.executor.load(operands, params, out),
+    )
 
 
 def tilesolve(
@@ -83,7 +87,11 @@ def tilesolve_outs(
         cold = made.predict("cold")
         return Figures(predicted=made.seconds, how=made.how, predicted_cold=cold, outs=outs)
 
-    return Made(lambda: made(*operands, out=target[0], **params), describe)
+    return Made(
+        lambda: made(*operands, out=target[0], **params),
+        describe,
+        lambda: made.executor.load(operands, params, out),
+    )
 
 
 def thesis(nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array) -> Made:

@@ -35,7 +35,7 @@ def tilesolve(
     made = load(network.model, threads=threads, machine=machine)
     given = _name_inputs(network, operands)
     result = network.ends[-1][0]
-    return Made(lambda: made(given)[result], lambda _: _find_figures(made))
+    return Made(lambda: made(given)[result], lambda _: _find_figures(made), lambda: made(given))
 
 
 def _find_figures(made: Model) -> Figures:

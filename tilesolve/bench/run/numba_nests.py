@@ -58,11 +58,14 @@ def make_numba(
         loops = numba.njit(parallel=threads > 1, fastmath=FLAGS, error_model="numpy")
         dtypes = computation.dtypes
         own = [np.dtype(dtypes[name]).type(params[name]) for name in stage.params]
-        calls.append((loops(space["loops"]), [held[name] for name in _arrays(stage)], own))
+        given = [*(held[name] for name in _arrays(stage)), *own]
+        compiled = loops(space["loops"])
+        compiled.compile(tuple(map(numba.typeof, given)))
+        calls.append((compiled, given))
 
     def run() -> Array:
-        for loops, given, own in calls:
-            loops(*given, *own)
+        for compiled, given in calls:
+            compiled(*given)
         return out
 
     return run

@@ -230,8 +230,8 @@ def _plan(case: Case[Any], machine: Machine, threads: int) -> Plan | str | None:
 
 
 def _count_first(case: Case[Any], procedure: Procedure, seconds: float) -> list[float]:
-    """Return the rounds that a checked run counts as: one that made code only if it fills all."""
-    counts = not case.MAKES_CODE or seconds >= procedure.seconds
+    """Return the rounds that a checked run counts as: of warm ones, only if it fills all."""
+    counts = not case.WARM or seconds >= procedure.seconds
     return procedure.first_rounds(seconds) if counts else []
 
 

@@ -59,7 +59,7 @@ class Worker:
         with suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(message)
 
-    def answer(self, limit: float) -> Any:  # noqa: ANN401 - a `Ready`, or a `Turn`
+    def answer(self, limit: float, lack: str = "no answer") -> Any:  # noqa: ANN401 - any message
         """Return the next answer; raise a `PeerError` for a failure, an end, or silence."""
         give_up = time.monotonic() + limit
         while not self.connection.poll(max(0.0, min(POLL_SECONDS, give_up - time.monotonic()))):
@@ -67,7 +67,7 @@ class Worker:
                 raise PeerError(self._end())
             if time.monotonic() >= give_up:
                 self.stop()
-                raise PeerError(f"stopped: no answer within {limit:g} s")
+                raise PeerError(f"stopped: {lack} within {limit:g} s")
         try:
             found = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -131,6 +131,7 @@ class Team:
         for worker, order in zip(self.workers, orders, strict=True):
             worker.resume()
             worker.send(order)
+            worker.answer(self.limit, "did not compile")
             found.append(worker.answer(self.limit))
             worker.pause()
         for other in found:

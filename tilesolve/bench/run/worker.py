@@ -1,8 +1,9 @@
 """The process of one contender: prepares, has its result checked, then times runs on request.
 
 It talks over the connection of the file descriptor that is its first argument; the second is the
-parent's number. It answers an `Order` with `Ready`, and each None that follows with the `Turn` of
-one run; either with the text of an error if there was one. It ends when the connection does.
+parent's number. It answers an `Order` with None when all is compiled, then with `Ready`; and each
+None that follows with the `Turn` of one run. Any answer may be the text of an error in its place.
+It ends when the connection does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -120,8 +121,13 @@ class Ready:
     figures: Figures | None = None
 
 
-def get_ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
-    """Compute an order's case once, and return what was found and how to time a run."""
+def get_ready(
+    order: Order, tell: Callable[[], None] = lambda: None
+) -> tuple[Ready, Callable[[], Turn]]:
+    """Compute an order's case once, and return what was found and how to time a run.
+
+    `tell` is called when all is planned and compiled.
+    """
     if order.core is not None:
         os.sched_setaffinity(0, {order.core})
     case = order.case
@@ -137,6 +143,7 @@ def get_ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
     preparation = time.perf_counter() - begin
     if made.load is not None:
         made.load()
+    tell()
     results: list[Any] = []
     seconds = make_timer(lambda: results.append(made.run()), trash)()
     most = _read_memory("VmHWM")
@@ -228,7 +235,7 @@ def serve(connection: Connection) -> None:
             try:
                 if order is not None:
                     timed = None  # what the last order took is free for this one
-                    answer, timed = get_ready(order)
+                    answer, timed = get_ready(order, partial(connection.send, None))
                 else:
                     answer = timed() if timed is not None else NOT_READY
             except Exception as error:  # whatever a peer raises is an answer, too
