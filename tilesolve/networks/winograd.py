@@ -242,11 +242,17 @@ class WinogradPlan:
 
     @property
     def seconds(self) -> float:
-        """The predicted time, of images that lie in a cache."""
+        """The predicted time, of images and weights that lie in a cache."""
         band = max(sum(one.plan.seconds for one in found) for found in self.leaves.values())
         band += self.enter.seconds + warm_seconds(self.product)
         band += self.product.machine.costs.statement_seconds
         return (self.pad.seconds if self.pad else 0.0) + band * -(-len(self.bands) // self.side)
+
+    def predict(self, since: float) -> float:
+        """Return the predicted time amid others that touched so many bytes since the weights."""
+        near = sum(self.product.price.levels[-1].moved)
+        first = self.product.solution.score_after((near, near, since))
+        return self.seconds + first - warm_seconds(self.product)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
