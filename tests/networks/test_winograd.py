@@ -155,6 +155,27 @@ def test_bands_stay_in_a_cache():
             assert rows * tiles[2] * 16 * 32 * 4 <= machine.level("L2").capacity
 
 
+@pytest.mark.parametrize(("batch", "threads"), [(1, 2), (4, 2), (1, 3)])
+def test_threads_have_neighbouring_bands(batch, threads):
+    """One of the ways has a band for each thread; of more bands each has those side by side."""
+    layer = Convolution.of((batch, 12, 4, 3), (4, 3, 3, 3), padding=1, layout="NHWC")
+    images, rows, _ = tiles_of(layer)
+    bands = list_bands(layer, Machine.load("i7-6700k"), threads)
+    assert any(images * rows == threads * one * other for one, other in bands)
+    check(layer, bands[-1], "relu", threads=threads)
+    check(layer, (1, 1), "relu", threads=threads)
+    plan = WinogradPlan.of(layer, (1, 1), Epilogue.of(None), Machine.load(None), threads)
+    x, out = poisoned(layer.x_shape, "float32"), poisoned(layer.out_shape, "float32")
+    filters = plan.product.prepare(np.zeros((16, 3, 4), np.float32))
+    kept = [poisoned(shape, "float32") for shape in plan.shapes]
+    lanes = plan.calls(x, filters, None, None, out, kept).lanes
+    written = [one.out if isinstance(one.out, tuple) else (one.out,) for x in lanes for one in x]
+    begins = [parts[0].ctypes.data for parts in written if np.may_share_memory(parts[0], out)]
+    assert len(lanes) == threads
+    assert len(begins) == batch * rows
+    assert begins == sorted(begins)
+
+
 def test_networks_choose_by_price(monkeypatch):
     """What is faster is chosen unless it is not wanted; the report names it."""
     rng = np.random.default_rng(0)

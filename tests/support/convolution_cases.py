@@ -135,6 +135,9 @@ class ReferencePlan:
     def recall(self, out, first, second, others):
         return None
 
+    def score_after(self, between):
+        return self.seconds
+
     def list_tasks(self, out, first, second, others):
         return None
 

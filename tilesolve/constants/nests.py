@@ -203,3 +203,7 @@ shape."""
 NETWORK_SHARED_SECONDS = 2e-6
 """Predicted seconds of a network's work from which on several threads share it: to see that others
 are done, and to read what they wrote, takes a tenth of that and more."""
+
+WINOGRAD_CROSSING_SHARE = 0.05
+"""By which share longer bands of Winograd that threads have each for themselves may be predicted to
+take than those they share: the matrices of these go from core to core, which prices do not have."""

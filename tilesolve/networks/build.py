@@ -20,6 +20,7 @@ from tilesolve.networks.operators import operators
 from tilesolve.networks.parts import VIEWS, Part, find_parts
 from tilesolve.networks.places import Blocks, Place, image_order, inverse, without_batch
 from tilesolve.networks.planner import Planner
+from tilesolve.networks.prices import predict_works
 from tilesolve.networks.windows import FUNCTIONS
 from tilesolve.networks.winograd import WinogradChoice
 from tilesolve.networks.works import (
@@ -47,12 +48,15 @@ class Program:
         Where each input of the model is copied to.
     outputs
         Where each output is found: a place, a constant, or nothing if its shape is not known.
+    predicted
+        The predicted seconds of each work where it runs; None where nothing predicts them.
     """
 
     works: list[Work] = field(default_factory=list)
     blocks: Blocks = field(default_factory=Blocks)
     inputs: dict[str, Place] = field(default_factory=dict)
     outputs: dict[str, Place | np.ndarray[Any, Any] | None] = field(default_factory=dict)
+    predicted: list[float | None] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -98,6 +102,7 @@ class Builder:
             program.outputs[name] = self._places.get(name) if found is None else found
         self._note_lives()
         program.blocks.drop_shadow()
+        program.predicted = predict_works(program.works, program.blocks)
         return program
 
     def _copies_windows(self, name: str) -> bool:

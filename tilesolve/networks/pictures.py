@@ -53,7 +53,7 @@ def draw_program(
     from matplotlib.figure import Figure
 
     works = program.works
-    times = [work.seconds or 0.0 for work in works] if measured is None else measured
+    times = [one or 0.0 for one in program.predicted] if measured is None else measured
     columns = -(-len(works) // COLUMN)
     figure = Figure(figsize=(WIDE * columns, HIGH * (COLUMN + 2)), layout="constrained")
     axes = figure.add_subplot()

@@ -51,7 +51,7 @@ class Bound:
         return cls(
             Lock(),
             {name: locate(place) for name, place in program.inputs.items()},
-            TaskProgram.of(program.works, locate, threads),
+            TaskProgram.of(program, locate, threads),
             {
                 name: locate(end) if isinstance(end, Place) else end
                 for name, end in program.outputs.items()

@@ -19,17 +19,17 @@ def write_report(program: Program, measured: Sequence[float] | None = None) -> I
     measured
         Seconds of each work.
     """
-    times = measured or [work.seconds or 0.0 for work in program.works]
+    times = measured or [one or 0.0 for one in program.predicted]
     whole = sum(times) or 1.0
     rows: list[tuple[str, ...]] = []
-    for work, seconds in zip(program.works, times, strict=True):
-        predicted = "-" if work.seconds is None else format_duration(work.seconds)
+    for work, price, seconds in zip(program.works, program.predicted, times, strict=True):
+        predicted = "-" if price is None else format_duration(price)
         taken = [format_duration(seconds)] if measured else []
         rows.append((str(work), predicted, *taken, f"{seconds / whole:.1%}", _volume(work)))
     head = ("work", "predicted", *(["measured"] if measured else []), "share", "bytes")
     if rows:
         yield from align_columns([head, *rows])
-        predicted = format_duration(sum(work.seconds or 0.0 for work in program.works))
+        predicted = format_duration(sum(one or 0.0 for one in program.predicted))
         told = f", measured {format_duration(whole)}" if measured else ""
         yield f"all works: predicted {predicted}{told}"
     size, least = program.blocks.arrange()[1], program.blocks.least_bytes

@@ -19,6 +19,7 @@ from tilesolve.kernels.runtime.compiled import address
 from tilesolve.kernels.runtime.task_list import run_stages
 from tilesolve.nests.running import NestLayout, round_up, view_located
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
+from tilesolve.networks.build import Program
 from tilesolve.networks.works import (
     BorderWork,
     Held,
@@ -88,11 +89,12 @@ class TaskProgram:
     runs: list[Run]
 
     @classmethod
-    def of(cls, works: Sequence[Work], locate: Locate, threads: int) -> TaskProgram:
+    def of(cls, program: Program, locate: Locate, threads: int) -> TaskProgram:
         """Write works down, given where their arrays lie."""
         tasks, ends, shared_bytes = TaskWriter(), [0], 1
-        for work in works:
-            tasks.alone = (work.seconds or 0.0) < NETWORK_SHARED_SECONDS
+        predicted = [one or 0.0 for one in program.predicted]
+        for work, seconds in zip(program.works, predicted, strict=True):
+            tasks.alone = seconds < NETWORK_SHARED_SECONDS
             _write(tasks, work, locate)
             ends.append(len(tasks.stages))
             shared_bytes = max(shared_bytes, tasks.shared_bytes)
@@ -107,8 +109,8 @@ class TaskProgram:
         team[fields.TEAM_CLOCK] = _address(_LIBRARY.clock_gettime)
         view = partial(view_located, _slots(shared))
         by_work = [
-            list(_divide(layout.stages, first, last, work.seconds or 0.0, view))
-            for work, first, last in zip(works, ends, ends[1:], strict=False)
+            list(_divide(layout.stages, first, last, seconds, view))
+            for seconds, first, last in zip(predicted, ends, ends[1:], strict=False)
         ]
         runs = list(_join([run for one in by_work for run in one]))
         return cls(layout, table, marks, times, team, shared, threads, by_work, runs)

@@ -16,6 +16,7 @@ from math import prod
 
 import numpy as np
 
+from tilesolve.constants.nests import WINOGRAD_CROSSING_SHARE
 from tilesolve.constants.policy import TIME_TOLERANCE
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.epilogue import Epilogue
@@ -78,34 +79,42 @@ class WinogradChoice:
                 has_bias=chain.bias is not None,
                 has_residual=layer.has_residual,
             )
-            for band in list_bands(convolution, machine)
+            for band in list_bands(convolution, machine, threads)
         ]
-        found = min(plans, key=lambda one: one.seconds)
+        crossing = 1 + WINOGRAD_CROSSING_SHARE
+        found = min(plans, key=lambda one: one.seconds * (crossing if one.side == 1 else 1))
         assert isinstance(layer.plan, Plan)
         usual = (1 - TIME_TOLERANCE) * warm_seconds(layer.plan)
         return found if found.seconds < usual else None
 
 
-def list_bands(layer: Convolution, machine: Machine) -> list[tuple[int, int]]:
+def list_bands(layer: Convolution, machine: Machine, threads: int = 1) -> list[tuple[int, int]]:
     """Return which bands are looked at: all at once, and if need be rows that stay in a cache.
 
-    That is the one before the last.
+    That is the one before the last. Of several threads each may have a band.
 
     Examples
     --------
     >>> layer = Convolution.of((1, 56, 56, 16), (16, 16, 3, 3), padding=1, layout="NHWC")
     >>> list_bands(layer, Machine.load("i7-6700k"))
     [(1, 28), (1, 4)]
+    >>> list_bands(layer, Machine.load("i7-6700k"), threads=2)
+    [(1, 28), (1, 14), (1, 4)]
     """
     batch, rows, columns = tiles_of(layer)
     element = np.dtype(layer.dtype).itemsize
     row = columns * TILE**2 * (layer.channels + layer.filters) * element
     whole, cache = (batch, rows), max((one.capacity or 0 for one in machine.caches[:-1]), default=0)
+    found = [whole]
+    if batch % threads == 0:
+        found.append((batch // threads, rows))
+    elif batch == 1 and rows % threads == 0:
+        found.append((1, rows // threads))
     if batch * rows * row <= cache:
-        return [whole]
+        return list(dict.fromkeys(found))
     room = cache - TILE**2 * layer.channels * layer.filters * element
     fits = [(1, n) for n in range(1, rows) if rows % n == 0 and n * row <= room]
-    return [whole, *fits[-1:]]
+    return list(dict.fromkeys([*found, *fits[-1:]]))
 
 
 def fits_winograd(layer: Convolution) -> bool:
@@ -242,11 +251,17 @@ class WinogradPlan:
 
     @property
     def seconds(self) -> float:
-        """The predicted time, of images that lie in a cache."""
+        """The predicted time, of images and weights that lie in a cache."""
         band = max(sum(one.plan.seconds for one in found) for found in self.leaves.values())
         band += self.enter.seconds + warm_seconds(self.product)
         band += self.product.machine.costs.statement_seconds
         return (self.pad.seconds if self.pad else 0.0) + band * -(-len(self.bands) // self.side)
+
+    def predict(self, since: float) -> float:
+        """Return the predicted time amid others that touched so many bytes since the weights."""
+        near = sum(self.product.price.levels[-1].moved)
+        first = self.product.solution.score_after((near, near, since))
+        return self.seconds + first - warm_seconds(self.product)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -285,7 +300,7 @@ class WinogradPlan:
         source = images if self.pad else x
         lanes: list[list[LayerCall]] = [[] for _ in range(self.side)]
         for at, (first, row) in enumerate(self.bands):
-            lane = at % self.side
+            lane = at * self.side // len(self.bands)
             mine = slice(first, first + self.band[0])
             low, high = OUT * row, min(OUT * (row + self.band[1]), self.layer.out_shape[1])
             numbers, sums = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,6 +44,22 @@ def bind_function(
     return lambda held: bound()
 
 
+@dataclass(frozen=True, slots=True)
+class Since:
+    """How many bytes a program touches before it comes back to what a work uses.
+
+    Parameters
+    ----------
+    weights
+        To its weights.
+    places
+        To each of its places.
+    """
+
+    weights: float
+    places: Mapping[Place, float]
+
+
 class Work(Protocol):
     """What a program runs: it reads and writes places of the arena, or arrays of no known shape."""
 
@@ -56,9 +72,8 @@ class Work(Protocol):
     def bind(self, locate: Locate) -> Step:
         """Return what computes it."""
 
-    @property
-    def seconds(self) -> float | None:
-        """How long it is predicted to take; None if nothing predicts it."""
+    def predict(self, since: Since) -> float | None:
+        """Return how long it is predicted to take; None if nothing predicts it."""
 
     def __str__(self) -> str: ...
 
@@ -90,11 +105,12 @@ class LayerWork:
 
         return lambda held: layer(x, out, residual)
 
-    @property
-    def seconds(self) -> float | None:
-        """How long it is predicted to take."""
-        plan = self.layer.plan
-        return plan.solution.computing_seconds if isinstance(plan, NestPlan) else plan.seconds
+    def predict(self, since: Since) -> float:
+        """Return how long it is predicted to take."""
+        plan, places = self.layer.plan, since.places
+        if isinstance(plan, NestPlan):
+            return plan.solution.computing_seconds
+        return plan.solution.score_after((places[self.out], places[self.x], since.weights))
 
     @property
     def weight_bytes(self) -> int:
@@ -159,10 +175,9 @@ class WinogradWork:
         """Write it down; return whether that can be done."""
         return self._calls(locate).write(tasks)
 
-    @property
-    def seconds(self) -> float | None:
-        """How long it is predicted to take."""
-        return self.plan.seconds
+    def predict(self, since: Since) -> float:
+        """Return how long it is predicted to take."""
+        return self.plan.predict(since.weights)
 
     @property
     def weight_bytes(self) -> int:
@@ -181,7 +196,6 @@ class BorderWork:
     place: Place
     ends: Sequence[tuple[int, int]]
     nodes: Sequence[Node] = ()
-    seconds: float | None = None
 
     @property
     def places(self) -> list[Place]:
@@ -203,6 +217,9 @@ class BorderWork:
                 slab.fill(0)
 
         return run
+
+    def predict(self, since: Since) -> None:
+        """Nothing predicts it."""
 
     def __str__(self) -> str:
         return "zeros around images"
@@ -278,6 +295,10 @@ class PipelineWork:
         outs = [locate(one).transpose(one.order) for one in self.outputs]
         return bind_function(self.function, given, outs)
 
+    def predict(self, since: Since) -> float | None:
+        """Return how long it is predicted to take, of arrays in the nearest cache for them."""
+        return self.seconds
+
     def __str__(self) -> str:
         return ", ".join(one.kind for one in self.nodes) or "copy"
 
@@ -289,7 +310,6 @@ class CopyWork:
     nodes: Sequence[Node]
     source: Place
     out: Place
-    seconds: float | None = None
 
     @property
     def places(self) -> list[Place]:
@@ -301,6 +321,9 @@ class CopyWork:
         source, out = locate(self.source), locate(self.out)
 
         return lambda held: np.copyto(out, source)
+
+    def predict(self, since: Since) -> None:
+        """Nothing predicts it."""
 
     def __str__(self) -> str:
         return "copy"
@@ -318,7 +341,6 @@ class EvaluatorWork:
     inputs: dict[str, Place | Array | None]
     outputs: dict[str, Place | None]
     reason: str
-    seconds: float | None = field(default=None)
 
     @property
     def is_ours(self) -> bool:
@@ -354,6 +376,9 @@ class EvaluatorWork:
                     target[...] = value
 
         return run
+
+    def predict(self, since: Since) -> None:
+        """Nothing predicts it."""
 
     def __str__(self) -> str:
         return f"{self.nodes[0]} {'alone' if self.is_ours else 'in ONNX reference'}: {self.reason}"

@@ -5,7 +5,7 @@ Plans, reports, files and what runs all take a `Solution`; none of them changes 
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -20,8 +20,9 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.access import touched_bytes
 from tilesolve.model.fused import Fused, fuse_share
 from tilesolve.model.nest import Nest, Output
-from tilesolve.model.price import Price, packing_share
+from tilesolve.model.price import Price, list_levels, packing_share
 from tilesolve.model.score import score_price
+from tilesolve.model.starts import charge_sources, start_arrays
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.setting import Choice, RuledOut
 from tilesolve.planning.waiting import store_seconds, waiting_seconds
@@ -235,10 +236,26 @@ class Solution:
         """The seconds that it is compared by with other solutions of its problem."""
         return score_price(self.cost, self.machine.costs.level_overlap, self.waiting)
 
+    def score_after(self, between: Sequence[float]) -> float:
+        """Return the score amid other works, of tensors that caches may hold.
+
+        Parameters
+        ----------
+        between
+            How many bytes all threads touched since each tensor was, the output first.
+        """
+        places, own = list_levels(self.machine, self.threads), [x / self.threads for x in between]
+        started = start_arrays(self.cost, places, "cold", own)
+        costs = self.machine.costs
+        return score_price(charge_sources(started), costs.level_overlap, self._waiting(started))
+
     @property
     def waiting(self) -> float:
         """Seconds lost at the ends of runs in memory, for late lines, and for stores of C."""
-        priced = self.share, self.nest, self.cost, self.machine
+        return self._waiting(self.cost)
+
+    def _waiting(self, cost: Price) -> float:
+        priced = self.share, self.nest, cost, self.machine
         return waiting_seconds(*priced, dict(self.nearest)) + store_seconds(*priced)
 
     @property

@@ -79,7 +79,7 @@ def measure_layers(
     peers: Mapping[int, float] = {}
     if importlib.util.find_spec("onnxruntime"):
         peers = match_nodes(works, _profile(proto.SerializeToString(), given, threads, rounds))
-    predicted = [work.seconds or 0.0 for work in works]
+    predicted = [one or 0.0 for one in model.program.predicted]
     found = []
     for at, several in group_layers(works).items():
         price, inside, lone, cold = (
