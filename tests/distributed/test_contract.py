@@ -17,7 +17,9 @@ from tilesolve.contractions.errors import (
     SizeError,
     SpecError,
 )
-from tilesolve.distributed import einsum, map_batch, promises, tensordot
+from tilesolve.distributed import contract, einsum, map_batch, promises, tensordot
+from tilesolve.distributed.clients import Team
+from tilesolve.machine.cluster import Cluster
 
 CASES = [
     ("ij,jk->ik", [(130, 170), (170, 90)], [37, 50]),
@@ -64,6 +66,24 @@ def test_dtypes_are_numpys(dtype, client):
     wanted = wanted.real if dtype != "complex64" else wanted
     rtol = {"float16": 1e-3, "float32": 1e-5, "complex64": 1e-5}.get(dtype, 0)
     np.testing.assert_allclose(found.compute(), wanted.astype(dtype), rtol=rtol)
+
+
+@pytest.mark.parametrize("workers", [3, 7, 13])
+@pytest.mark.parametrize(("text", "sizes"), [("ij,jk->ik", {}), ("aib,bka->ik", {"a": 3, "b": 7})])
+def test_any_number_of_workers_shares_a_product(workers, text, sizes, monkeypatch):
+    """Parts that are not as many everywhere give NumPy's result, and move what the model says."""
+    sizes = {"i": 120, "j": 90, "k": 100} | sizes
+    rng = np.random.default_rng(workers)
+    arrays = [rng.random([sizes[i] for i in own]) for own in text.split("->")[0].split(",")]
+    addresses = tuple(map(str, range(workers)))
+    team = Team(Cluster(workers, 10**9, 1e6), addresses)
+    monkeypatch.setattr(contract, "find_team", lambda *_: team)
+    found = einsum(text, *(da.from_array(array, 37) for array in arrays))
+    (promise,) = promises(found)
+    used = {key[1] for key in found.dask if "step" in str(key[0])}
+    assert used == set(addresses[: promise.division.workers])
+    assert promise.division.least <= sum(promise.sent) <= 1.3 * promise.division.price.volume
+    np.testing.assert_allclose(found.compute(scheduler="sync"), np.einsum(text, *arrays))
 
 
 def test_tensordot_is_numpys(client):

@@ -1,6 +1,7 @@
 """The network level: its price is what tasks move, nothing beats its bound, and plans show it."""
 
 import json
+import math
 import pickle
 import re
 
@@ -20,10 +21,11 @@ from tilesolve.contractions.errors import (
 )
 from tilesolve.contractions.problem import Problem
 from tilesolve.distributed.measure import measure_cluster
-from tilesolve.distributed.schedule import Schedule
 from tilesolve.machine.cluster import Cluster, cluster_file, read_cluster
 from tilesolve.machine.model import Machine
 from tilesolve.planning.network import divide
+from tilesolve.planning.worker_schedule import Schedule
+from tilesolve.planning.worker_shares import Sharing
 from tilesolve.plans.cluster_plan import ClusterPlan
 
 MACHINE = Machine.load("i7-6700k")
@@ -62,7 +64,31 @@ def test_every_product_is_computed_once(extents, workers, room, spec):
     assert not division.moves_once or sum(schedule.moved()) >= 0.999 * division.least
 
 
-@pytest.mark.parametrize("workers", [2, 8, 12, 64, 512, 4096])
+@given(
+    workers=st.integers(1, 30),
+    parts=st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    order=st.permutations("ijk"),
+)
+@settings(max_examples=60)
+def test_shares_are_even_and_cover_everything(workers, parts, order):
+    """Whatever the number of workers, in parts that need not be as many everywhere."""
+    if math.prod(parts[:-1]) > workers:
+        parts = [1]
+    parts[-1] = math.ceil(workers / math.prod(parts[:-1]))
+    sharing = Sharing(workers, tuple(zip(order, parts, strict=False)))
+    sizes = dict.fromkeys("ijk", 700)
+    shares = sharing.shares(sizes)
+    products = [math.prod(end - begin for begin, end in own.values()) for own in shares]
+    assert len(shares) == workers
+    assert sum(products) == 700**3
+    assert max(products) <= 1.1 * min(products)
+    assert all(own[i][1] - own[i][0] <= sharing.longest(sizes)[i] for own in shares for i in "ijk")
+    for letters in ("ij", "jk", "k"):
+        held = sum(math.prod(own[i][1] - own[i][0] for i in letters) for own in shares)
+        assert sharing.copies(letters) == pytest.approx(held / 700 ** len(letters), rel=0.02)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 7, 8, 12, 13, 22, 61, 64, 512, 4096])
 def test_square_products_move_little(workers):
     """No more than 1.3 of what no division goes below; the model's bytes are those of tasks."""
     division = divide(Problem.of("ij-ik-kj", 4096), MACHINE, Cluster(workers, 1 << 34, 1.2e9))

@@ -9,11 +9,11 @@ import re
 from pathlib import Path
 
 from tilesolve.contractions.problem import Problem
-from tilesolve.distributed.schedule import Schedule
 from tilesolve.machine.cluster import Cluster
 from tilesolve.machine.costs import Costs, describe_costs
 from tilesolve.machine.model import Machine
-from tilesolve.planning.network import divide
+from tilesolve.planning.network import Division, divide
+from tilesolve.planning.worker_schedule import Schedule
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -40,16 +40,25 @@ def decisions() -> str:
 
 def volumes() -> str:
     """Return the table of bytes that square products move over a network."""
-    head = "| workers | grid | GB moved | GB at least | ratio | priced |"
+    head = "| workers | shares | GB moved | GB at least | ratio | priced |"
     lines = [head, "| --: | --- | --: | --: | --: | --: |"]
     machine, problem = Machine.load("i7-6700k"), Problem.of("ij-ik-kj", 16384)
-    for workers in (2, 4, 6, 7, 8, 16, 22, 64, 100, 256, 1024, 4096):
-        found = divide(problem, machine, Cluster(workers, 1 << 34, 1.2e9))
-        moved, grid = sum(Schedule(found).moved()), "×".join(str(c.workers) for _, c in found.cuts)
+
+    def divide_among(workers: int) -> Division:
+        return divide(problem, machine, Cluster(workers, 1 << 34, 1.2e9))
+
+    for workers in (2, 4, 6, 7, 8, 13, 16, 22, 61, 64, 100, 256, 1021, 1024, 4096):
+        found = divide_among(workers)
+        moved = sum(Schedule(found).moved())
         sizes = f"{moved / 1e9:.2f} | {found.least / 1e9:.2f}"
         price = f"{moved / found.least:.2f} | {found.price.volume / moved:.3f}"
-        lines.append(f"| {workers} | {grid} | {sizes} | {price} |")
-    return "\n".join(lines)
+        lines.append(f"| {workers} | {found.sharing} | {sizes} | {price} |")
+    few = {n: one.price.volume / one.least for n in range(2, 65) for one in [divide_among(n)]}
+    most = max(few, key=few.__getitem__)
+    return "\n".join(lines) + (
+        f"\n\nOf the numbers up to 64 the largest ratio has {most}: {few[most]:.2f}; "
+        f"{sum(one > 1.1 for one in few.values())} have more than 1.1."
+    )
 
 
 TABLES = {

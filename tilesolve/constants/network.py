@@ -8,8 +8,8 @@ WORKER_MEMORY_SHARE = 0.6
 BLOCK_INSTANCES = 3
 """Copies of a moving operand's block at once: one in use, one on the way, one that is left."""
 
-WORKERS_LEFT_SHARE = 0.125
-"""Share of the workers that may stay idle where fewer of them cut all letters more evenly."""
+MOST_OBLONG = 4
+"""How much longer than a cut letter another one of a share may be, where parts are uneven."""
 
 CHUNKS_PER_THREAD = 4
 """Chunks of C's tile per thread of a worker, so that results leave before all are there."""

@@ -5,7 +5,8 @@ Needs the extra ``dask``; importing `tilesolve` does not import it.
 
 from __future__ import annotations
 
-from tilesolve.distributed.contract import Promise, einsum, promises, tensordot
+from tilesolve.distributed.contract import einsum, promises, tensordot
+from tilesolve.distributed.graph import Promise
 from tilesolve.distributed.mapping import map_batch, map_tiles
 
 __all__ = ["Promise", "einsum", "map_batch", "map_tiles", "promises", "tensordot"]

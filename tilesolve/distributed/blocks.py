@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.subscripts import read
-from tilesolve.distributed.schedule import Box
 from tilesolve.expressions.compile import compile_expression
 from tilesolve.expressions.dispatch import Options
 from tilesolve.expressions.expression import Expression
 from tilesolve.expressions.planned import Planned
 from tilesolve.packing.buffers import empty
+from tilesolve.planning.worker_schedule import Box
 from tilesolve.system.checks import as_dtype
 
 Array = npt.NDArray[Any]
@@ -54,22 +54,10 @@ def contract(
     before: Sum | None,
     *arrays: Array,
 ) -> Sum:
-    """Return a chunk of a contraction, added to what an earlier step has.
+    """Return a chunk of a contraction, in a box of C, added to what an earlier step has of it.
 
-    Parameters
-    ----------
-    text, dtype
-        Which contraction.
-    box
-        Where the chunk lies in C.
-    bounds
-        Where each letter is cut, so that blocks are read in place.
-    given
-        Where arrays lie that together have the boxes of A, and those of B.
-    before
-        What is added to.
-    *arrays
-        Those of A, then those of B.
+    Letters are cut at `bounds`, so that blocks are read in place; `given` has where those of A lie,
+    which come first, and those of B.
 
     Examples
     --------
@@ -118,11 +106,8 @@ def _expression(text: str, dtype: str, *shapes: tuple[int, ...]) -> Expression:
     with _lock:
         if key not in _expressions:
             # Many blocks are as large as few others: planning has to pay in a single call.
-            form, kinds = (
-                read(text, list(map(len, shapes))),
-                [as_dtype(dtype, "dtype")] * len(shapes),
-            )
-            options = Options(threads=1, called_once=True)
+            form, options = read(text, list(map(len, shapes))), Options(threads=1, called_once=True)
+            kinds = [as_dtype(dtype, "dtype")] * len(shapes)
             _expressions[key] = compile_expression(form, shapes, kinds, None, options)
         return _expressions[key]
 

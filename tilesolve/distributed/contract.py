@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -17,14 +17,14 @@ from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import OPERAND_DTYPES, Problem
 from tilesolve.contractions.subscripts import read
 from tilesolve.distributed.clients import Team, find_team
-from tilesolve.distributed.graph import PlacedLayer, Writer, make_array
-from tilesolve.distributed.schedule import Schedule
+from tilesolve.distributed.graph import PlacedLayer, Promise, Writer, make_array
 from tilesolve.distributed.sources import Source, check_array, open_source
 from tilesolve.expressions.dispatch import Options, Request
 from tilesolve.expressions.paths import find_path, split_path
 from tilesolve.expressions.step_kernels import in_ascii
 from tilesolve.machine.model import Machine
-from tilesolve.planning.network import Division, list_divisions
+from tilesolve.planning.network import list_divisions
+from tilesolve.planning.worker_schedule import Schedule
 from tilesolve.system.units import format_size
 
 
@@ -126,30 +126,6 @@ def tensordot(
     return einsum(text, first, second, client=client, memory_limit=memory_limit)
 
 
-class Promise(NamedTuple):
-    """What a contraction in a graph is to take.
-
-    Parameters
-    ----------
-    division
-        Its plan: `print(...)` of `tilesolve.plan(..., workers=...)` shows one.
-    sent
-        Bytes of C, A and B that workers send: what the plan moves, and what chunks of operands that
-        lie otherwise move besides.
-    peak
-        Bytes of blocks on one worker at any time, at most.
-    """
-
-    division: Division
-    sent: tuple[int, ...]
-    peak: int
-
-    @property
-    def rechunked(self) -> float:
-        """Bytes that chunks of operands move because they lie otherwise than the plan wants."""
-        return sum(self.sent) - self.division.price.volume
-
-
 def promises(array: da.Array) -> tuple[Promise, ...]:
     """Return what all contractions in an array's graph are to take.
 
@@ -161,8 +137,7 @@ def promises(array: da.Array) -> tuple[Promise, ...]:
     (0, 0, 0)
     """
     layers = array.dask.layers.values()
-    found = (layer for layer in layers if isinstance(layer, PlacedLayer))
-    return tuple(Promise(one.division, tuple(one.sent), one.peak) for one in found)
+    return tuple(layer.promise for layer in layers if isinstance(layer, PlacedLayer))
 
 
 def _contract_all(
@@ -250,7 +225,9 @@ def _find_schedule(
         schedules = [Schedule(division, edges) for division in divisions]
         tried = [
             Writer(schedule, sources, team.addresses, key)
-            for schedule in sorted(schedules, key=lambda one: one.seconds)[:ALTERNATIVES]
+            for schedule in sorted(
+                schedules, key=lambda one: one.seconds(one.division.price.volume, one.count)
+            )[:ALTERNATIVES]
         ]
         own = [one.peak for one in tried]
         if min(own) <= room:

@@ -13,12 +13,13 @@ from dask.array import Array
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from tilesolve.constants.network import BLOCK_INSTANCES, TASK_SECONDS
+from tilesolve.constants.network import BLOCK_INSTANCES
 from tilesolve.distributed import blocks
 from tilesolve.distributed.placement import PREFIX
-from tilesolve.distributed.schedule import Block, Box, Schedule
-from tilesolve.distributed.schedule import Task as Step
 from tilesolve.distributed.sources import Chunk, Source
+from tilesolve.planning.network import Division
+from tilesolve.planning.worker_schedule import Block, Box, Schedule
+from tilesolve.planning.worker_schedule import Task as Step
 
 Key = tuple[Any, ...]
 
@@ -27,40 +28,47 @@ class Part(NamedTuple):
     """A chunk of a source on one visit of the loops."""
 
     operand: int
-    visit: int
+    visit: tuple[int, ...]
     chunk: Chunk
+
+
+class Promise(NamedTuple):
+    """What a contraction in a graph is to take.
+
+    Parameters
+    ----------
+    division
+        Its plan: `print(...)` of `tilesolve.plan(..., workers=...)` shows one.
+    sent
+        Bytes of C, A and B that workers send: what the plan moves, and what chunks of operands that
+        lie otherwise move besides.
+    peak
+        Bytes of blocks on one worker at any time, at most.
+    """
+
+    division: Division
+    sent: tuple[int, ...]
+    peak: int
+
+    @property
+    def rechunked(self) -> float:
+        """Bytes that chunks of operands move because they lie otherwise than the plan wants."""
+        return sum(self.sent) - self.division.price.volume
 
 
 class PlacedLayer(MaterializedLayer):  # type: ignore[misc]  # Dask has no types here
     """Tasks of one division, the worker of each chunk of the result, and what was promised."""
 
-    def __init__(self, tasks: dict[Key, Task], places: dict[Chunk, str], writer: Writer) -> None:
+    def __init__(self, tasks: dict[Key, Task], places: dict[Chunk, str], promise: Promise) -> None:
         super().__init__(tasks)
-        self.places, self.division = places, writer.schedule.division
-        self.sent, self.peak = writer.sent, writer.peak
+        self.places, self.promise = places, promise
 
 
 class Writer:
-    """Writes the tasks of a schedule, and counts what moves and stays.
+    """Writes the tasks of a schedule, and counts in `sent` what of C, A and B moves.
 
     A chunk of a source is made or read by the worker that uses most of it, and sends others what
-    they use.
-
-    Parameters
-    ----------
-    schedule
-        What is computed where.
-    sources
-        The operands.
-    addresses
-        Of the workers; none where one process runs all.
-    token
-        What operands and workers make keys of this graph differ by from others'.
-
-    Attributes
-    ----------
-    sent
-        Bytes of C, A and B that move.
+    they use. Without addresses one process runs all; the token tells graphs apart.
     """
 
     def __init__(
@@ -68,7 +76,9 @@ class Writer:
     ) -> None:
         division, chunks = schedule.division, [source.array.chunks for source in sources]
         self.schedule, self.sources, self.addresses = schedule, sources, addresses
-        self.token = tokenize(token, schedule.cuts, division.order, division.keeps, chunks)
+        self.token = tokenize(
+            token, schedule.shares, schedule.cuts, division.order, division.keeps, chunks
+        )
         self.sent = [schedule.moved_results, 0, 0]
         self.tasks: dict[Key, Task] = {}
         self._spans: list[tuple[int, int, int, int]] = []
@@ -81,10 +91,6 @@ class Writer:
         for part, own in uses.items():
             self._write_part(part, own)
 
-    def address(self, worker: int) -> str:
-        """Return the address of a worker."""
-        return self.addresses[worker % len(self.addresses)] if self.addresses else ""
-
     @property
     def peak(self) -> int:
         """Bytes of blocks on one worker at most: what is promised."""
@@ -96,24 +102,25 @@ class Writer:
         for worker, at in sorted(changes, key=lambda one: one[1]):
             held[worker] = held.get(worker, 0) + changes[worker, at]
             most = max(most, held[worker])
-        copies = (
-            max(map(self._copied, self.schedule.tasks)) * self.schedule.division.cluster.threads
+        copies = self.schedule.division.cluster.threads * max(
+            map(self._copied, self.schedule.tasks)
         )
         return most + copies + self.schedule.held
 
     @property
     def seconds(self) -> float:
         """What moving blocks and scheduling tasks takes a worker, before steps are written."""
-        division = self.schedule.division
-        moving = sum(self.sent) / division.cluster.bandwidth
-        return (moving + TASK_SECONDS * (self.schedule.count + len(self.tasks))) / division.workers
+        return self.schedule.seconds(sum(self.sent), self.schedule.count + len(self.tasks))
+
+    def place(self, worker: int) -> str:
+        """Return the address of a worker; none stands for any."""
+        return self.addresses[worker] if worker >= 0 and self.addresses else ""
 
     def add(
         self, kind: str, worker: int, where: Sequence[Any], function: Any, *given: Any
     ) -> TaskRef:
         """Add a task and return a reference to it."""
-        place = self.address(worker) if worker >= 0 else ""
-        key = (f"{PREFIX}-{kind}-{self.token}", place, *where)
+        key = (f"{PREFIX}-{kind}-{self.token}", self.place(worker), *where)
         self.tasks[key] = Task(key, function, *given)
         return TaskRef(key)
 
@@ -121,7 +128,7 @@ class Writer:
         """Return all tasks, with finished chunks under a name."""
         letters = self.schedule.division.problem.spec.output.letters
         starts = [{at: n for n, at in enumerate(self.schedule.bounds(i))} for i in letters]
-        latest: dict[tuple[Chunk, int], tuple[TaskRef, int]] = {}
+        latest: dict[tuple[Chunk, Chunk], tuple[TaskRef, int]] = {}
         steps: dict[tuple[int, int], list[TaskRef]] = {}
         ends: dict[tuple[Chunk, int], int] = {}
         for task in self.schedule.tasks:
@@ -131,7 +138,7 @@ class Writer:
             boxes = tuple([box for box, _ in own] for own in sides)
             arrays = (reference for own in sides for _, reference in own)
             given = text, dtype.name, task.boxes[0], task.bounds, boxes, before, *arrays
-            where = task.step, task.part, *chunk
+            where = task.step, *task.part, *chunk
             reference = self.add("step", task.worker, where, blocks.contract, *given)
             latest[chunk, task.part] = reference, task.worker
             ends[chunk, task.worker] = task.step
@@ -143,18 +150,20 @@ class Writer:
         for chunk, own in parts.items():
             turn, key = sum(chunk) % len(own), (name, *chunk)
             (whole, root), added = self._sum(chunk, own[turn:] + own[:turn])
-            places[chunk] = self.address(root)
+            places[chunk] = self.place(root)
             if len(own) > 1:
-                # Nobody goes on while others have not added what they left of a chunk.
                 added = [self.add("left", root, chunk, blocks.done, whole, *added)]
-                for _, worker in own:
+                # Nobody goes on while others have not added what they left: all are at it
+                # in the same step, unless shares differ.
+                for _, worker in own if self.schedule.division.sharing.even else ():
                     steps.setdefault((worker, ends[chunk, worker] + 1), []).extend(added)
             self.tasks[key] = Task(key, blocks.finish, dtype, whole, *added)
         for worker, count in self.schedule.steps.items():
             for step in range(-1, count):
                 waited = steps.get((worker, step), [])
                 self.add("done", worker, (worker, step), blocks.done, *waited)
-        return PlacedLayer(self.tasks, places, self)
+        promise = Promise(self.schedule.division, tuple(self.sent), self.peak)
+        return PlacedLayer(self.tasks, places, promise)
 
     def _given(self, task: Step, side: int) -> list[tuple[Box, TaskRef]]:
         """Return what a step reads of an operand, and where that lies."""
@@ -198,7 +207,7 @@ class Writer:
 
     def _done(self, worker: int, step: int) -> TaskRef:
         """Return what is there once a worker has made a step."""
-        return TaskRef((f"{PREFIX}-done-{self.token}", self.address(worker), worker, step))
+        return TaskRef((f"{PREFIX}-done-{self.token}", self.place(worker), worker, step))
 
     def _control(self, step: int, workers: Iterable[int]) -> Iterator[TaskRef]:
         """Yield what loads for a step wait for: that earlier blocks are left behind.
@@ -231,12 +240,9 @@ class Writer:
 
     def _write_part(self, part: Part, own: list[tuple[Block, Box]]) -> None:
         """Write what makes a chunk of a source, and sends it to its users."""
-        schedule, source, home = (
-            self.schedule,
-            self.sources[part.operand - 1],
-            self._find_home(part, own),
-        )
-        whole, where = source.box(part.chunk), (part.operand, part.visit, *part.chunk)
+        schedule, source = self.schedule, self.sources[part.operand - 1]
+        home = self._find_home(part, own)
+        whole, where = source.box(part.chunk), (part.operand, *part.visit, *part.chunk)
         first = min(schedule.spans[block][0] for block, _ in own)
         if home >= 0:
             last = max(schedule.spans[block][1] for block, _ in own)
@@ -261,7 +267,7 @@ class Writer:
         """Write what takes a part of a chunk to the workers that use it in a block."""
         (first, last), size = self.schedule.spans[block], self.schedule.size(box)
         users, sent = self.schedule.users[block], reference
-        control, at = list(self._control(first, users)), [begin for begin, _ in box]
+        control, at = list(self._control(first, users)), [at for span in box for at in span]
         if box != whole and set(users) != {home}:
             self._stay(home, size, first, first)
             given = reference, blocks.slices(box, whole), *control

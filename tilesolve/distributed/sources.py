@@ -17,7 +17,7 @@ from dask.core import flatten
 from dask.utils import ensure_dict
 
 from tilesolve.contractions.errors import DtypeError, SizeError
-from tilesolve.distributed.schedule import Box
+from tilesolve.planning.worker_schedule import Box
 
 Chunk = tuple[int, ...]
 """Numbers of a chunk along each axis."""

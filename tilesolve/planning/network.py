@@ -7,7 +7,7 @@ integer repair and the price are those of all other levels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf, prod, sqrt
@@ -17,7 +17,6 @@ from tilesolve.constants.network import (
     MOST_GRIDS,
     MOST_WORKER_TASKS,
     ROOM_SHARES,
-    WORKERS_LEFT_SHARE,
 )
 from tilesolve.constants.policy import TIME_TOLERANCE
 from tilesolve.contractions.errors import MemoryLimitError, SolverError
@@ -46,10 +45,9 @@ from tilesolve.planning.worker_cuts import (
     fit_cuts,
     held_parts,
     largest_parts,
-    list_factorings,
     loop_letters,
-    split_class,
 )
+from tilesolve.planning.worker_shares import Sharing, list_sharings
 from tilesolve.system.units import format_size
 
 
@@ -61,6 +59,8 @@ class Division:
     ----------
     problem, machine, cluster
         What is computed, by what workers.
+    sharing
+        How workers share the letters.
     cuts
         Of each letter.
     order
@@ -76,6 +76,7 @@ class Division:
     problem: Problem
     machine: Machine
     cluster: Cluster
+    sharing: Sharing
     cuts: tuple[tuple[str, Cut], ...]
     order: str
     keeps: Keeps
@@ -90,7 +91,7 @@ class Division:
     @property
     def workers(self) -> int:
         """Workers that have a share."""
-        return prod(cut.workers for _, cut in self.cuts)
+        return self.sharing.workers
 
     @property
     def summed(self) -> int:
@@ -126,7 +127,7 @@ class Division:
     @property
     def chunk(self) -> dict[str, int]:
         """The largest chunk of each letter: what one task covers."""
-        return largest_parts(self.problem, self.cut, chunks=True)
+        return largest_parts(self.cut, chunks=True)
 
     @property
     def peak(self) -> int:
@@ -218,27 +219,29 @@ def _list_divisions(
     """Return divisions where results stay, or leave: grids are tried, the best bound first."""
     fused = fuse_share(problem)
     overlap = machine.costs.level_overlap
-    # Of grids that move as much, those that split no sums come first.
-    grids = sorted(
-        _grids(fused, cluster.workers), key=lambda grid: prod(grid[i] for i in fused.reduced)
+    output = problem.spec.output.letters
+    # Of those that move as much, the ones that split no sums come first.
+    sharings = sorted(
+        list_sharings(problem, fused, cluster.workers),
+        key=lambda one: prod(number for i, number in one.parts if i not in output),
     )
     waiting = sorted(
-        (float(score_times(_least_times(fused, grid, machine, cluster), overlap)), at, grid)
-        for at, grid in enumerate(grids)
+        (float(score_times(_least_times(problem, one, machine, cluster), overlap)), at, one)
+        for at, one in enumerate(sharings)
     )
     found: list[Division] = []
     failed: MemoryLimitError | None = None
     tried = 0
-    for least, _, grid in waiting:
+    for least, _, sharing in waiting:
         best = min((one.seconds for one in found), default=inf)
         if least >= best * (1 + TIME_TOLERANCE) or (least >= best and tried >= MOST_GRIDS):
             break
-        pieces = _split_grid(fused, grid, problem)
-        if pieces is None:
+        # Parts of sums that end at different times stay until they are added.
+        if not (results or sharing.even or all(i in output for i, _ in sharing.parts)):
             continue
         tried += 1
         try:
-            found += _divide_by(problem, fused, pieces, machine, cluster, results=results)
+            found += _divide_by(problem, sharing, machine, cluster, results=results)
         except MemoryLimitError as error:
             failed = failed or error
     if not found:
@@ -254,25 +257,16 @@ def _list_divisions(
     return able
 
 
-def _grids(fused: Fused, workers: int) -> Iterator[dict[str, int]]:
-    """Yield counts of workers along each class, which use all workers or nearly all."""
-    sizes = fused.problem.sizes
-    for count in range(workers - max(1, int(WORKERS_LEFT_SHARE * workers)), workers + 1):
-        for parts in list_factorings(count, len(sizes)) if count else ():
-            if all(part <= extent for part, extent in zip(parts, sizes.values(), strict=True)):
-                yield dict(zip(sizes, parts, strict=True))
-
-
 def _least_times(
-    fused: Fused, grid: Mapping[str, int], machine: Machine, cluster: Cluster
+    problem: Problem, sharing: Sharing, machine: Machine, cluster: Cluster
 ) -> tuple[float, float]:
-    """Return what a grid takes at least: each worker's part of all tensors once, but its own."""
-    problem, workers = fused.problem, prod(grid.values())
+    """Return what shares take at least: each worker's part of all tensors once, but its own."""
     moved = sum(
-        size * (workers / prod(grid[i] for i in tensor.letters) - 1)
+        size * (sharing.copies(tensor.letters) - 1)
         for size, tensor in zip(problem.bytes, problem.spec.tensors, strict=True)
     )
-    return moved / workers / cluster.bandwidth, _arithmetic(problem, workers, machine, cluster)
+    compute = _arithmetic(problem, sharing.workers, machine, cluster)
+    return moved / sharing.workers / cluster.bandwidth, compute
 
 
 def _arithmetic(problem: Problem, workers: float, machine: Machine, cluster: Cluster) -> float:
@@ -280,50 +274,40 @@ def _arithmetic(problem: Problem, workers: float, machine: Machine, cluster: Clu
     return problem.flops / workers / machine.peak(problem.dtype, cluster.threads)
 
 
-def _split_grid(fused: Fused, grid: Mapping[str, int], problem: Problem) -> dict[str, int] | None:
-    """Return how many workers cut each letter; None if letters are too short for that."""
-    found: dict[str, int] = {}
-    for index, letters in fused.groups:
-        parts = split_class(tuple(problem.sizes[i] for i in letters), grid[index], exact=True)
-        if parts is None:
-            return None
-        found |= zip(letters, parts, strict=True)
-    return found
-
-
 def _divide_by(
     problem: Problem,
-    fused: Fused,
-    pieces: Mapping[str, int],
+    sharing: Sharing,
     machine: Machine,
     cluster: Cluster,
     *,
     results: bool,
 ) -> list[Division]:
-    """Return divisions by a grid of workers, one for each class that may run innermost.
+    """Return divisions by a way to share, one for each class that may run innermost.
 
     Tiles are solved for, then cut into chunks.
     """
-    share = problem.part({i: max(1, ceil(n / pieces[i])) for i, n in problem.sizes.items()})
+    share = problem.part({i: max(1, n) for i, n in sharing.longest(problem.sizes).items()})
     if cluster.room < BLOCK_INSTANCES * len(problem.bytes) * problem.itemsize:
         raise _no_room(problem, share, cluster)
     for share_of_room in ROOM_SHARES:
         setting = _setting(share, machine, cluster, share_of_room * cluster.room)
         found = []
         for choice in list_choices(setting):
-            cut, keeps = _cut_for(problem, setting, choice, pieces, cluster, results=results)
+            cut, keeps = _cut_for(share, setting, choice, sharing, cluster, results=results)
             if cut:
-                found.append(_priced(problem, setting, choice, cut, machine, cluster, keeps))
+                found.append(
+                    _priced(problem, setting, choice, sharing, cut, machine, cluster, keeps)
+                )
         if found:
             return found
     raise _no_room(problem, share, cluster)
 
 
 def _cut_for(
-    problem: Problem,
+    share: Problem,
     setting: Setting,
     choice: Choice,
-    pieces: Mapping[str, int],
+    sharing: Sharing,
     cluster: Cluster,
     *,
     results: bool,
@@ -333,15 +317,15 @@ def _cut_for(
     If the innermost loop alone is enough, nothing moves twice; else tiles are solved for.
     """
     fused, order = setting.fused, _order(setting.fused, choice)
-    given = problem, pieces, fused.problem.sizes, fused, order, cluster
-    found, keeps = fit_cuts(*given, results=results)
+    sizes = fused.problem.sizes
+    found, keeps = fit_cuts(share, sharing, sizes, fused, order, cluster, results=results)
     if found:
         return found, keeps
     try:
         tiles = _solve_tile(setting, choice)
     except SolverError:
         return {}, keeps
-    return fit_cuts(problem, pieces, tiles, fused, order, cluster, results=results)
+    return fit_cuts(share, sharing, tiles, fused, order, cluster, results=results)
 
 
 def _setting(share: Problem, machine: Machine, cluster: Cluster, room: float) -> Setting:
@@ -379,6 +363,7 @@ def _priced(
     problem: Problem,
     setting: Setting,
     choice: Choice,
+    sharing: Sharing,
     cut: Mapping[str, Cut],
     machine: Machine,
     cluster: Cluster,
@@ -388,11 +373,10 @@ def _priced(
 
     What is kept comes once; if operands are not, memory has what a tile touches, and no more.
     """
-    fused, workers = setting.fused, prod(one.workers for one in cut.values())
-    share = {i: ceil(n / cut[i].workers) for i, n in problem.sizes.items()}
+    fused = setting.fused
     chains = {
         index: (
-            min(fused.problem.sizes[index], prod(ceil(share[i] / cut[i].tiles) for i in group)),
+            min(fused.problem.sizes[index], prod(ceil(cut[i].share / cut[i].tiles) for i in group)),
         )
         for index, group in fused.groups
     }
@@ -405,11 +389,12 @@ def _priced(
         problem,
         machine,
         cluster,
+        sharing,
         tuple(cut.items()),
         _order(fused, choice),
         keeps,
-        _of_all(problem, fused.problem, cut, own, cluster),
-        _arithmetic(problem, workers, machine, cluster),
+        _of_all(problem, fused.problem, sharing, own, cluster),
+        _arithmetic(problem, sharing.workers, machine, cluster),
     )
 
 
@@ -426,19 +411,18 @@ def _no_room(problem: Problem, share: Problem, cluster: Cluster) -> MemoryLimitE
 
 
 def _of_all(
-    problem: Problem, share: Problem, cut: Mapping[str, Cut], own: LevelPrice, cluster: Cluster
+    problem: Problem, share: Problem, sharing: Sharing, own: LevelPrice, cluster: Cluster
 ) -> LevelPrice:
     """Return what all workers take in over the network, given what one share does.
 
     Each block of an operand lies on a worker that uses it, so that one copy of it does not move;
     nor does one part of C's sums.
     """
-    workers = prod(one.workers for one in cut.values())
     found = tuple(
-        size * moved / part * (workers / prod(cut[i].workers for i in tensor.letters) - 1)
+        size * moved / part * (sharing.copies(tensor.letters) - 1)
         for size, part, moved, tensor in zip(
             problem.bytes, share.bytes, own.volumes, problem.spec.tensors, strict=True
         )
     )
-    seconds = sum(found) / workers / cluster.bandwidth
+    seconds = sum(found) / sharing.workers / cluster.bandwidth
     return LevelPrice("network", "memory", found, found, (0.0,) * len(found), seconds)

@@ -1,4 +1,4 @@
-"""Cuts of letters: among workers, into tiles that stay in memory, into chunks that tasks compute.
+"""Cuts of shares: into tiles that stay in memory, and into chunks that tasks compute.
 
 They decide what a worker holds at once, which is promised before anything runs.
 """
@@ -21,6 +21,7 @@ from tilesolve.constants.network import (
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.cluster import Cluster
 from tilesolve.model.fused import Fused, fuse_share
+from tilesolve.planning.worker_shares import Sharing, split_class
 
 
 class Keeps(NamedTuple):
@@ -35,72 +36,42 @@ class Keeps(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How one letter is cut: among workers, then into tiles of a share, then into chunks of a tile.
+    """How one letter is cut: into so many parts at most among workers, tiles of these, and chunks.
 
-    Examples
-    --------
-    >>> Cut(workers=2, tiles=3, chunks=1).bounds(10)
-    (0, 2, 3, 5, 7, 8, 10)
+    Parameters
+    ----------
+    share
+        The extent in the longest of the parts.
     """
 
+    share: int
     workers: int = 1
     tiles: int = 1
     chunks: int = 1
 
-    def bounds(self, extent: int) -> tuple[int, ...]:
-        """Return where chunks begin and end: all about as long."""
-        count = self.workers * self.tiles * self.chunks
-        return tuple((extent * at + count // 2) // count for at in range(count + 1))
 
+def even_bounds(extent: int, count: int) -> tuple[int, ...]:
+    """Return where parts begin and end that are all about as long.
 
-@lru_cache(maxsize=4096)
-def list_factorings(count: int, parts: int) -> tuple[tuple[int, ...], ...]:
-    """Return the ways to write a count as a product of so many numbers."""
-    if parts == 1:
-        return ((count,),)
-    return tuple(
-        (first, *others)
-        for first in range(1, count + 1)
-        if count % first == 0
-        for others in list_factorings(count // first, parts - 1)
-    )
-
-
-@lru_cache(maxsize=4096)
-def split_class(extents: tuple[int, ...], count: int, *, exact: bool) -> tuple[int, ...] | None:
-    """Return a number of parts for each letter of a class, as many in all as are wanted, or more.
-
-    Of those the ones of the smallest largest part, and of letters far apart in memory.
+    Examples
+    --------
+    >>> even_bounds(10, 4)
+    (0, 3, 5, 8, 10)
     """
-    most = prod(max(1, extent) for extent in extents)
-    for total in range(count, count + 1 if exact else most + 1):
-        able = [
-            parts
-            for parts in list_factorings(total, len(extents))
-            if all(part <= max(1, extent) for part, extent in zip(parts, extents, strict=True))
-        ]
-        if able:
-            return min(
-                able,
-                key=lambda parts: (
-                    prod(ceil(n / part) for n, part in zip(extents, parts, strict=True)),
-                    [-part for part in parts],
-                ),
-            )
-    return None
+    return tuple((extent * at + count // 2) // count for at in range(count + 1))
 
 
-def largest_parts(problem: Problem, cut: Mapping[str, Cut], *, chunks: bool) -> dict[str, int]:
+def largest_parts(cut: Mapping[str, Cut], *, chunks: bool) -> dict[str, int]:
     """Return the largest tile of each letter, or the largest chunk."""
     return {
-        i: max(1, ceil(n / (cut[i].workers * cut[i].tiles * (cut[i].chunks if chunks else 1))))
-        for i, n in problem.sizes.items()
+        i: max(1, ceil(one.share / (one.tiles * (one.chunks if chunks else 1))))
+        for i, one in cut.items()
     }
 
 
 def fit_cuts(
-    problem: Problem,
-    pieces: Mapping[str, int],
+    share: Problem,
+    sharing: Sharing,
     tiles: Mapping[str, int],
     fused: Fused,
     order: str,
@@ -114,8 +85,7 @@ def fit_cuts(
     as many tiles as there is room for. Operands that loops come back to are kept if they fit, else
     they come again.
     """
-    share = problem.part({i: max(1, ceil(n / pieces[i])) for i, n in problem.sizes.items()})
-    size = fused.problem.sizes
+    size, pieces = fused.problem.sizes, dict(sharing.parts)
     first = next((i for i in order if size[i] > 1), order[0])
     counts = {i: 1 if i == first else ceil(size[i] / tiles[i]) for i in size}
     while True:
@@ -124,14 +94,14 @@ def fit_cuts(
         for index, letters in fused.groups:
             extents = tuple(share.sizes[i] for i in letters)
             parts = split_class(extents, counts[index], exact=False) or extents
-            cut |= {
-                i: Cut(pieces[i], part, min(chunks.get(i, 1), max(1, share.sizes[i] // part)))
-                for i, part in zip(letters, parts, strict=True)
-            }
+            for i, part in zip(letters, parts, strict=True):
+                most = max(1, share.sizes[i] // part)
+                own = pieces.get(i, 1), part, min(chunks.get(i, 1), most)
+                cut[i] = Cut(share.sizes[i], *own)
         for blocks in (True, False):
             keeps = Keeps(blocks, results)
-            if sum(held_parts(problem, cut, order, cluster.threads, keeps)) <= cluster.room:
-                return {i: cut[i] for i in problem.sizes}, keeps
+            if sum(held_parts(share, cut, order, cluster.threads, keeps)) <= cluster.room:
+                return {i: cut[i] for i in share.sizes}, keeps
         if counts[first] >= size[first]:
             return {}, keeps
         counts[first] = min(size[first], max(counts[first] + 1, int(counts[first] * TILE_GROWTH)))
@@ -180,7 +150,7 @@ def held_parts(
     Of an operand that a loop moves, blocks in use, on the way, and left behind; or all of it, if it
     is kept.
     """
-    tile, chunk = (largest_parts(problem, cut, chunks=own) for own in (False, True))
+    tile, chunk = (largest_parts(cut, chunks=own) for own in (False, True))
     running = [i for i in loop_letters(problem, order) if cut[i].tiles > 1]
     found = []
     for tensor in problem.spec.tensors:

@@ -138,6 +138,7 @@ def _list_network(found: ClusterPlan) -> Iterator[str]:
         counts = (cut.workers, cut.tiles, cut.chunks, division.chunk[letter])
         rows.append([letter, *map(str, counts)])
     yield from align_columns(rows)
+    yield f"workers share: {division.sharing}"
     yield (
         f"predicted: {format_duration(division.seconds)} besides what chunks lose, "
         f"bound by {division.binds}"
