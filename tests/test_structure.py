@@ -365,7 +365,7 @@ NUMBERS = {
         "networks.winograd_stages": "OUT _IMAGES _RESULTS _FILTERS",
     },
     "what GPUs' instructions are like": {
-        "kernels.gpu.forms": "WARP FRAGMENTS",
+        "kernels.gpu.forms": "WARP _HALVES _BYTES FRAGMENTS",
         "kernels.gpu.targets": "I1 I8 I16 I32 I64 GLOBAL SHARED CHUNKS AVAILABLE PTX_VERSIONS",
         "kernels.gpu.parts": "THREADS",
         "kernels.gpu.assembling": "SECONDS",

@@ -17,11 +17,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from tilesolve.contractions.errors import DeviceError
-from tilesolve.kernels.gpu.forms import Form
-from tilesolve.kernels.gpu.parts import Addition, write_addition
+from tilesolve.kernels.gpu.forms import Ending, Form
+from tilesolve.kernels.gpu.parts import write_addition
 from tilesolve.kernels.gpu.product import write_product
 from tilesolve.kernels.gpu.spirv import Spirv
-from tilesolve.kernels.gpu.targets import PTX_VERSIONS, Nvptx, Target
+from tilesolve.kernels.gpu.targets import PTX_VERSIONS, Nvptx
 from tilesolve.kernels.gpu.translating import translate
 from tilesolve.system.subprocess_call import run_in_process
 
@@ -30,8 +30,10 @@ SECONDS = 120.0
 
 
 @lru_cache(maxsize=256)
-def make_code(form: Form | Addition, capability: int | None) -> bytes:
+def make_code(form: Form | Ending, capability: int | None) -> bytes:
     """Return PTX for a compute capability, or SPIR-V where it is None.
+
+    Of an ending it is the code of what adds parts of sums up.
 
     Raises
     ------
@@ -40,10 +42,10 @@ def make_code(form: Form | Addition, capability: int | None) -> bytes:
 
     Examples
     --------
-    >>> b".target sm_80" in make_code(Addition("float64", True, True), 80)
+    >>> b".target sm_80" in make_code(Ending("float64"), 80)
     True
     """
-    target: Target = Spirv() if capability is None else Nvptx(capability)
+    target = Spirv() if capability is None else Nvptx(capability)
     module = write_product(target, form) if isinstance(form, Form) else write_addition(target, form)
     asked = {"code": str(module), "triple": target.triple, "cpu": "", "features": ""}
     if capability is not None:
@@ -83,7 +85,7 @@ def find_tool(name: str) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def assemble(form: Form | Addition, capability: int) -> Assembled | None:
+def assemble(form: Form | Ending, capability: int) -> Assembled | None:
     """Return what the assembler makes of a kernel; None where there is no assembler.
 
     Raises

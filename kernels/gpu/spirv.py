@@ -11,14 +11,18 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from tilesolve.kernels.gpu.forms import Arithmetic
-from tilesolve.kernels.gpu.targets import F16, F32, F64, I8, I16, I32, I64, SHARED, Target, Values
+from tilesolve.kernels.gpu.targets import F16, F32, F64, I8, I16, I32, I64, SHARED, Nvptx, Values
 
 
-class Spirv(Target):
+class Spirv(Nvptx):
     """SPIR-V for OpenCL devices with groups of 32 lanes."""
 
     triple = "spirv64v1.4-unknown-unknown"
     convention = "spir_kernel"
+
+    def has(self, what: str) -> bool:
+        """Return whether there is something: all but copies that are asynchronous."""
+        return what != "copies"
 
     def function(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
         """Return a declared function; those of OpenCL have its calling convention."""
@@ -60,18 +64,6 @@ class Spirv(Target):
         """Wait for all threads of the block."""
         function = self.function("_Z7barrierj", ir.VoidType(), [I32])
         b.call(function, [I32(1)], cconv="spir_func")
-
-    def copy(
-        self, b: ir.IRBuilder, to: ir.Value, source: ir.Value, size: int, wanted: ir.Value
-    ) -> None:
-        """Copy at once."""
-        self.copy_at_once(b, to, source, size, wanted)
-
-    def close_copies(self, b: ir.IRBuilder) -> None:
-        """Nothing is on its way."""
-
-    def await_copies(self, b: ir.IRBuilder, left: int) -> None:
-        """Nothing is on its way."""
 
     def _shuffle(self, b: ir.IRBuilder, value: ir.Value, lane: ir.Value) -> ir.Value:
         """Return another lane's value."""
@@ -168,7 +160,7 @@ class Spirv(Target):
                     )
                     for beside in range(2)
                 ]
-                for half in range(2 if kind in ("float16", "bfloat16") else 1):
+                for half in range({"float16": 2, "bfloat16": 2, "int8": 4}.get(kind, 1)):
                     ones = [self._number(b, one, kind, half) for one in left]
                     others = [self._number(b, one, kind, half) for one in right]
                     for place in range(2 * rows):
@@ -185,11 +177,13 @@ class Spirv(Target):
         return b.extract_element(value, I32(at)) if isinstance(value.type, ir.VectorType) else value
 
     def _number(self, b: ir.IRBuilder, value: ir.Value, kind: Arithmetic, half: int) -> ir.Value:
-        """Return what a register holds as a number; of halves one of two."""
+        """Return what a register holds as a number; of halves one of two, of bytes one of four."""
         if kind == "float64":
             return value
         if kind == "tf32":
             return b.bitcast(value, F32)
+        if kind == "int8":
+            return b.sext(b.trunc(b.lshr(value, I32(8 * half)), I8), I32)
         bits = b.lshr(value, I32(16 * half))
         if kind == "bfloat16":
             return b.bitcast(b.shl(bits, I32(16)), F32)

@@ -19,7 +19,7 @@ import numpy as np
 from tilesolve.bench.gpu_estimator import estimate_products
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
-from tilesolve.gpu.product import product_of
+from tilesolve.gpu.product import Product
 from tilesolve.gpu.strategy import list_tilings, rank_tilings, relax_best
 from tilesolve.gpu.tilings import Tiling, score_tilings
 from tilesolve.machine.device import Device
@@ -109,7 +109,7 @@ def decide(device: Device, shapes: Sequence[tuple[int, int, int]], seed: int) ->
     rng, asked, ours = random.Random(seed), [], []
     for sides in shapes:
         problem = Problem.of("ij-ik-kj", dict(zip("ijk", sides, strict=True)), "float16")
-        product = product_of(problem)
+        product = Product.of(problem)
         relaxed = relax_best(product, device, "float16")
         tilings = list(list_tilings(product, device, "float16", relaxed))
         best = rank_tilings(product, device, tilings)[0]

@@ -28,7 +28,7 @@ from tilesolve.constants.gpu import (
 from tilesolve.contractions.errors import DtypeError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
-from tilesolve.gpu.product import Product, is_linear, product_of
+from tilesolve.gpu.product import Product
 from tilesolve.gpu.program import Relaxed, relax
 from tilesolve.gpu.tilings import (
     Tiling,
@@ -54,7 +54,7 @@ class DeviceSolution:
 
     Parameters
     ----------
-    problem, device
+    product, device
         What is computed, where.
     schedule, tf32
         What was asked for.
@@ -74,7 +74,7 @@ class DeviceSolution:
         Tilings that were compared, and better ones that were refused as the assembler spilled.
     """
 
-    problem: Problem
+    product: Product
     device: Device
     schedule: str
     tf32: bool
@@ -94,9 +94,9 @@ class DeviceSolution:
         return score_price(self.cost, self.device.overlap, self.waiting)
 
     @property
-    def product(self) -> Product:
-        """The contraction as a product of matrices."""
-        return product_of(self.problem)
+    def problem(self) -> Problem:
+        """The contraction."""
+        return self.product.problem
 
 
 def choose_arithmetic(problem: Problem, device: Device, *, tf32: bool) -> Arithmetic:
@@ -118,6 +118,7 @@ def choose_arithmetic(problem: Problem, device: Device, *, tf32: bool) -> Arithm
     names: dict[str, tuple[Arithmetic, ...]] = {
         "float16": ("float16",),
         "bfloat16": ("bfloat16",),
+        "int8": ("int8",),
         "float32": ("tf32",) if tf32 else ("fma32",),
         "float64": ("float64", "fma64"),
     }
@@ -131,26 +132,25 @@ def choose_arithmetic(problem: Problem, device: Device, *, tf32: bool) -> Arithm
 
 
 def solve_for_device(
-    problem: Problem, device: Device, *, schedule: str = "solved", tf32: bool = False
+    product: Product, device: Device, *, schedule: str = "solved", tf32: bool = False
 ) -> DeviceSolution:
     """Return the solution of least score that the assembler, where there is one, does not spill.
 
     Raises
     ------
     PlanError
-        If there is no such schedule, the problem is no product, or no tiling fits the device.
+        If there is no such schedule, or no tiling fits the device.
     DtypeError
         If the device has no arithmetic for the dtype.
 
     Examples
     --------
-    >>> problem = Problem.of("ij-ik-kj", 4096, "float16")
-    >>> found = solve_for_device(problem, Device.load("a100"))
+    >>> product = Product.of(Problem.of("ij-ik-kj", 4096, "float16"))
+    >>> found = solve_for_device(product, Device.load("a100"))
     >>> found.tiling.form.rows * found.tiling.form.columns >= 128 * 128
     True
     """
-    product = product_of(problem)
-    arithmetic = choose_arithmetic(problem, device, tf32=tf32)
+    arithmetic = choose_arithmetic(product.problem, device, tf32=tf32)
     if schedule == "thesis":
         found, relaxed = [_thesis_tiling(product, arithmetic)], None
     elif schedule == "solved":
@@ -169,13 +169,13 @@ def solve_for_device(
         occupancy, registers = fits
         cost, waiting = price_tiling(product, device, tiling, occupancy)
         return DeviceSolution(
-            *(problem, device, schedule, tf32, tiling, cost, waiting, occupancy, registers),
+            *(product, device, schedule, tf32, tiling, cost, waiting, occupancy, registers),
             assembled=made is not None,
             relaxed=relaxed,
             priced=len(found),
             spilled=spilled,
         )
-    raise PlanError(f"no tiles of {schedule!r} fit {device.name} for {problem}")
+    raise PlanError(f"no tiles of {schedule!r} fit {device.name} for {product.problem}")
 
 
 def _fit(
@@ -210,23 +210,25 @@ def relax_best(product: Product, device: Device, arithmetic: Arithmetic) -> Rela
     )
 
 
-def _form(
+def make_tiling(
     product: Product,
     arithmetic: Arithmetic,
     block: tuple[int, int, int],
     warps: tuple[int, int],
     stages: int,
-) -> Form:
-    """Return the kernel of tiles for a product."""
-    first, second = product.operand(0), product.operand(1)
-    steps = (is_linear(product.places[name]) for name in ("row_step", "column_step"))
-    return Form(arithmetic, *block, warps, stages, first, second, *steps)
+    parts: int = 1,
+    group: int = 1,
+) -> Tiling:
+    """Return a tiling of a product by given sides."""
+    operands = product.operand(0), product.operand(1)
+    ending = product.ending(arithmetic)
+    return Tiling(Form(ending, *block, warps, stages, *operands, parts > 1), parts, group)
 
 
 def _thesis_tiling(product: Product, arithmetic: Arithmetic) -> Tiling:
     """Return the schedule of chapter 7: 128×128 of C, eight warps, copies that are waited for."""
     depth = _depths(arithmetic)[-1]
-    return Tiling(_form(product, arithmetic, (128, 128, depth), (4, 2), 1), 1, 1)
+    return make_tiling(product, arithmetic, (128, 128, depth), (4, 2), 1)
 
 
 def list_tilings(
@@ -235,7 +237,7 @@ def list_tilings(
     """Yield tilings of whole fragments near a program's sizes, as far as they fit a device."""
     sizes = dict(relaxed.sizes)
     rows, columns, steps, _ = product.extents
-    base = _form(product, arithmetic, (16, 16, 16), (1, 1), 2)
+    base = make_tiling(product, arithmetic, (16, 16, 16), (1, 1), 2).form
     near = [_near(sizes.get(f"B_{i}"), n) for i, n in (("M", rows), ("N", columns))]
     for down, across in combinations(*near):
         for warps in combinations(WARP_COUNTS, WARP_COUNTS):

@@ -24,6 +24,7 @@ from tilesolve.constants.gpu import (
     QUARTERS,
     STEP_CYCLES,
 )
+from tilesolve.contractions.device_problem import DeviceProblem
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
 from tilesolve.gpu.product import Product
@@ -81,7 +82,7 @@ def view_levels(device: Device) -> tuple[LevelView, ...]:
 def matrix_problem(product: Product) -> Problem:
     """Return a product as a problem over rows M, columns N, sums K and batches B."""
     sizes = dict(zip("MNKB", product.extents, strict=True))
-    return Problem.of("BMN-BMK-BKN", sizes, product.problem.dtype)
+    return DeviceProblem.of("BMN-BMK-BKN", sizes, product.problem.dtype)
 
 
 def count_bytes(product: Product, device: Device, boxes: Mapping[str, Box]) -> Traffic:

@@ -11,7 +11,9 @@ from typing import Self
 import tomli_w
 
 from tilesolve.contractions.argument_kinds import check_factor
+from tilesolve.contractions.device_problem import DeviceProblem
 from tilesolve.contractions.errors import MachineError
+from tilesolve.contractions.problem import Problem
 from tilesolve.machine.level import (
     Level,
     check_count,
@@ -215,16 +217,16 @@ def list_devices() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
-def asks_for_gpu(machine: object, schedule: object, tf32: object) -> bool:
-    """Return whether arguments of `plan` are those of a GPU: a device, or what only they take.
+def find_kind(machine: object, schedule: object, tf32: object) -> type[Problem]:
+    """Return what arguments of `plan` pose: a GPU's problem for a device, or what only it takes.
 
     Examples
     --------
-    >>> asks_for_gpu("h100", "solved", False), asks_for_gpu(None, "solved", False)
-    (True, False)
+    >>> find_kind("h100", "solved", False).__name__, find_kind(None, "solved", False).__name__
+    ('DeviceProblem', 'Problem')
     """
     usual = isinstance(schedule, str) and schedule == "solved" and tf32 is False
-    return not usual or find_device(machine) is not None
+    return Problem if usual and find_device(machine) is None else DeviceProblem
 
 
 def find_device(machine: object) -> Device | None:
