@@ -12,28 +12,39 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from llvmlite import ir
 
 from tilesolve.contractions.errors import DeviceError
 from tilesolve.kernels.gpu.forms import Ending, Form
 from tilesolve.kernels.gpu.parts import write_addition
 from tilesolve.kernels.gpu.product import write_product
 from tilesolve.kernels.gpu.spirv import Spirv
+from tilesolve.kernels.gpu.sweeping import Sweep, write_sweep
 from tilesolve.kernels.gpu.targets import PTX_VERSIONS, Nvptx
 from tilesolve.kernels.gpu.translating import translate
 from tilesolve.system.subprocess_call import run_in_process
+
+Kernel = Form | Ending | Sweep
+"""What a kernel's code depends on; of an ending, that of the kernel that adds parts of sums up."""
+
+_WRITERS: dict[type, Callable[..., ir.Module]] = {
+    Form: write_product,
+    Ending: write_addition,
+    Sweep: write_sweep,
+}
 
 SECONDS = 120.0
 """After which the process that makes code is ended."""
 
 
 @lru_cache(maxsize=256)
-def make_code(form: Form | Ending, capability: int | None) -> bytes:
+def make_code(form: Kernel, capability: int | None) -> bytes:
     """Return PTX for a compute capability, or SPIR-V where it is None.
-
-    Of an ending it is the code of what adds parts of sums up.
 
     Raises
     ------
@@ -46,8 +57,12 @@ def make_code(form: Form | Ending, capability: int | None) -> bytes:
     True
     """
     target = Spirv() if capability is None else Nvptx(capability)
-    module = write_product(target, form) if isinstance(form, Form) else write_addition(target, form)
-    asked = {"code": str(module), "triple": target.triple, "cpu": "", "features": ""}
+    asked = {
+        "code": str(_WRITERS[type(form)](target, form)),
+        "triple": target.triple,
+        "cpu": "",
+        "features": "",
+    }
     if capability is not None:
         version = PTX_VERSIONS[max(one for one in PTX_VERSIONS if one <= capability)]
         asked |= {"cpu": f"sm_{capability}", "features": f"+ptx{version}"}
@@ -85,7 +100,7 @@ def find_tool(name: str) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def assemble(form: Form | Ending, capability: int) -> Assembled | None:
+def assemble(form: Kernel, capability: int) -> Assembled | None:
     """Return what the assembler makes of a kernel; None where there is no assembler.
 
     Raises

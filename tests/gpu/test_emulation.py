@@ -8,7 +8,9 @@ from gpu_cases import DTYPES, draw_problem, draw_tiling, make_case, make_tiling,
 
 import tilesolve
 from tilesolve.contractions.problem import Problem
-from tilesolve.gpu.emulation import emulate, find_runtime
+from tilesolve.gpu.emulation import Job, emulate, find_runtime
+from tilesolve.gpu.launches import Launch, Launches
+from tilesolve.kernels.gpu.sweeping import SWEEP, SWEEP_THREADS, Sweep
 
 pytestmark = pytest.mark.skipif(find_runtime() is None, reason="the extra gpu-test is missing")
 
@@ -55,6 +57,19 @@ def test_results_are_added_and_followed_by_functions():
             drawn(4, "int8", "ij-ik-kj", "+ij", accumulate=True, parts=3),
         ]
     )
+
+
+def test_sweeps_read_every_chunk():
+    """Each thread keeps what it read, an odd number of times."""
+    source = np.random.default_rng(0).integers(0, 2**31, 4 * 1000, np.uint32)
+    threads = 2 * SWEEP_THREADS
+    arrays = {"source": source, "output": np.zeros(threads, np.uint32)}
+    numbers = len(source) // 4, 3, threads
+    one = Launch(Sweep(), SWEEP, (2, 1, 1), SWEEP_THREADS, 0, (*arrays, *numbers))
+    found = emulate([Job(Launches((one,), np.zeros(1, np.int32), 0), arrays)])[0]
+    assert np.bitwise_xor.reduce(found) == np.bitwise_xor.reduce(source)
+    own = source.reshape(-1, 4)[5::threads]
+    assert found[5] == np.bitwise_xor.reduce(own, axis=None)
 
 
 CHAINS = ("", "+ relu6", "clip(-1,2)", "silu", "tanh", "gelu-tanh sigmoid")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tilesolve.contractions.errors import DeviceError
 from tilesolve.gpu.launches import Launch
 from tilesolve.kernels.gpu.assembling import assemble, make_code
+from tilesolve.machine.device import Device, list_devices
 
 
 class Card:
@@ -54,6 +55,15 @@ class Card:
         """Return a figure of the GPU by the driver's name of it."""
         kind = getattr(self.driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(self.ask(self.driver.cuDeviceGetAttribute(kind, self.device.device_id)))
+
+    def nearest(self) -> Device:
+        """Return the device that comes with the package and is most like this one."""
+        known = [Device.load(name) for name in list_devices()]
+        same = [one for one in known if one.name in self.name.lower().replace(" ", "")]
+        able = [one for one in known if one.capability <= self.capability]
+        if not able:
+            raise DeviceError(f"{self.name} is older than all devices that plans are made for")
+        return max(same or able, key=lambda one: one.capability)
 
     def load(self, one: Launch, capability: int) -> Any:
         """Return a kernel on the device, with as much shared memory as it needs."""

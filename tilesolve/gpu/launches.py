@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tilesolve.gpu.product import Product, is_linear
 from tilesolve.gpu.tilings import Tiling
-from tilesolve.kernels.gpu.forms import Ending, Form
+from tilesolve.kernels.gpu.assembling import Kernel
 from tilesolve.kernels.gpu.parts import ADDITION, THREADS, addition_arguments
 from tilesolve.kernels.gpu.product import KERNEL, product_arguments
 
@@ -34,7 +34,7 @@ class Launch:
         and so on of an epilogue; and numbers.
     """
 
-    form: Form | Ending
+    form: Kernel
     name: str
     grid: tuple[int, int, int]
     threads: int
@@ -68,9 +68,9 @@ def list_launches(product: Product, tiling: Tiling) -> Launches:
     --------
     >>> from tilesolve.contractions.problem import Problem
     >>> product = Product.of(Problem.of("ij-ik-kj", 200, "float32"))
-    >>> operands = product.operand(0), product.operand(1)
-    >>> form = Form(product.ending("fma32"), 64, 64, 8, (2, 1), 2, *operands)
-    >>> [(one.name, one.grid) for one in list_launches(product, Tiling(form)).kernels]
+    >>> from tilesolve.gpu.strategy import make_tiling
+    >>> tiling = make_tiling(product, "fma32", (64, 64, 8), (2, 1), 2)
+    >>> [(one.name, one.grid) for one in list_launches(product, tiling).kernels]
     [('product', (16, 1, 1))]
     """
     form, (rows, columns, steps, batches) = tiling.form, product.extents

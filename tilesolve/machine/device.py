@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +24,8 @@ from tilesolve.machine.level import (
     check_positive,
     check_rate,
 )
+from tilesolve.machine.places import file_text
+from tilesolve.system.files import read_regular
 
 SHIPPED = Path(__file__).parent / "devices"
 """The folder of the devices that come with the package."""
@@ -124,13 +128,13 @@ class Device:
         return None if found is None else found * self.peak_share
 
     @classmethod
-    def load(cls, name: str) -> Self:
-        """Return a device that comes with the package.
+    def load(cls, name: str | os.PathLike[str]) -> Self:
+        """Return a device that comes with the package, or one of a file.
 
         Raises
         ------
         MachineError
-            If there is no such device.
+            If there is no such device, or its file is none.
 
         Examples
         --------
@@ -139,10 +143,12 @@ class Device:
         tilesolve.contractions.errors.MachineError: there is no device 'h300'; there are a100, \
 h100, h200, rtx2080ti, xavier
         """
-        if name not in list_devices():
-            known = ", ".join(list_devices())
-            raise MachineError(f"there is no device {name!r}; there are {known}")
-        return cls.from_toml((SHIPPED / f"{name}.toml").read_text("utf-8"))
+        known = list_devices()
+        path = SHIPPED / f"{name}.toml" if name in known else Path(name)
+        text = file_text(path, read_regular)
+        if text is None:
+            raise MachineError(f"there is no device {name!r}; there are {', '.join(known)}")
+        return cls.from_toml(text)
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
@@ -232,12 +238,17 @@ def find_kind(machine: object, schedule: object, tf32: object) -> type[Problem]:
 def find_device(machine: object) -> Device | None:
     """Return the device that something is or names; None if it is none.
 
+    A file is one of a device if it says a compute capability.
+
     Examples
     --------
     >>> find_device("h100").name, find_device("i7-6700k")
     ('h100', None)
     """
-    if isinstance(machine, Device):
-        return machine
-    known = isinstance(machine, str) and machine in list_devices()
-    return Device.load(str(machine)) if known else None
+    if isinstance(machine, Device) or not isinstance(machine, str | os.PathLike):
+        return machine if isinstance(machine, Device) else None
+    if machine in list_devices():
+        return Device.load(machine)
+    path = Path(machine)
+    text = file_text(path, read_regular) if path.suffix == ".toml" else None
+    return Device.from_toml(text) if text and re.search("(?m)^capability *=", text) else None
