@@ -412,7 +412,7 @@ def dtype_name(dtype: npt.DTypeLike | None, taken: Sequence[str] = OPERAND_DTYPE
     """Return the name of a supported dtype, however it is given."""
     supported = ", ".join(taken)
     name = written_name(dtype)
-    if name in taken:
+    if name is not None and name in taken:
         return name
     if dtype is None:
         raise DtypeError(f"no dtype is given; tilesolve computes in {supported}")

@@ -56,7 +56,8 @@ def write_addition(target: Target, ending: Ending) -> ir.Module:
         b.cbranch(b.icmp_unsigned("<", following, given["count"]), loop, done)
         b.position_at_end(done)
         results = Results(writer, ending)
-        places = b.udiv(number, given["columns"]), b.urem(number, given["columns"])
-        results.store(*(results.find(axis, at) for axis, at in enumerate(places)), more)
+        row = results.find(0, b.udiv(number, given["columns"]))
+        column = results.find(1, b.urem(number, given["columns"]))
+        results.store(row, column, more)
     b.ret_void()
     return target.module

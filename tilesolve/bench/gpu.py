@@ -11,11 +11,12 @@ import random
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,18 +51,11 @@ ERRORS = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "float64": 1e-10, 
 """By how much a result may differ from another, of the largest element."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """What computes a case, each as a function without arguments.
+class Contest(NamedTuple):
+    """What computes a case: functions by name, each of which leaves its result.
 
-    Parameters
-    ----------
-    runs
-        By name; each leaves its result where `error` finds it.
-    error
-        Returns by how much our result differs from another, of the largest element.
-    predicted
-        Our seconds, by the model.
+    `error` returns by how much ours differs from another, of the largest element; `predicted` are
+    our seconds by the model.
     """
 
     runs: Mapping[str, Callable[[], object]]
@@ -69,8 +63,7 @@ class Contest:
     predicted: float
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """One case; `set_up` makes its contest on a card."""
 
     group: str
@@ -79,17 +72,16 @@ class Case:
     flops: float
     set_up: Callable[[], Contest]
 
+    def __str__(self) -> str:
+        return f"{self.group} {self.name} {self.dtype}"
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+
+class Outcome(NamedTuple):
     """What was found: seconds by contender, or why there are none."""
 
-    group: str
-    name: str
-    dtype: str
-    flops: float
+    case: Case
     predicted: float = 0.0
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = MappingProxyType({})
     fault: str = ""
 
     @property
@@ -122,10 +114,9 @@ class Lab:
             self.torch = import_module("torch")
         except ImportError as error:
             raise BenchmarkError("the benchmark of GPUs takes PyTorch for its arrays") from error
-        try:
+        self.cutensor: Any = None
+        with suppress(ImportError):
             self.cutensor, self.cupy = import_module("cupyx.cutensor"), import_module("cupy")
-        except ImportError:
-            self.cutensor = None
 
     def draw(self, shape: Sequence[int], dtype: str) -> Any:
         """Return an array of random numbers on the card."""
@@ -138,8 +129,7 @@ class Lab:
     def run(self, product: Product, first: Any, second: Any, out: Any) -> tuple[Any, float]:
         """Return what computes a product, and the predicted seconds."""
         solution = solve_for_device(product, self.device)
-        runner = DeviceRunner(solution)
-        return lambda: runner.run(first, second, out), solution.seconds
+        return DeviceRunner(solution).bind(first, second, out), solution.seconds
 
     def list_peers(self, product: Product, first: Any, second: Any, out: Any) -> dict[str, Any]:
         """Return what else computes a product, by name."""
@@ -203,39 +193,36 @@ def _contraction(lab: Lab, group: str, name: str, problem: DeviceProblem) -> Cas
 
 def measure(lab: Lab, case: Case) -> Outcome:
     """Return what was found of a case: all results first, then times."""
-    told = case.group, case.name, case.dtype, case.flops
     try:
         contest = case.set_up()
         for run in contest.runs.values():
             run()
-        if (error := contest.error()) > ERRORS[case.dtype] or np.isnan(error):
-            return Outcome(*told, fault=f"wrong by {error:.2g} of the largest element")
+        if not (error := contest.error()) <= ERRORS[case.dtype]:
+            return Outcome(case, fault=f"wrong by {error:.2g} of the largest element")
         seconds = {name: lab.time(run) for name, run in contest.runs.items()}
     except (TilesolveError, RuntimeError) as error:  # libraries raise the latter
-        return Outcome(*told, fault=f"{error:.200}")
-    return Outcome(*told, contest.predicted, seconds)
+        return Outcome(case, fault=f"{error!s:.200}")
+    return Outcome(case, contest.predicted, seconds)
 
 
-def write_report(found: Iterable[Outcome], left: int) -> Iterator[str]:
+def write_report(found: Sequence[Outcome], left: int) -> Iterator[str]:
     """Yield a report's lines: what failed, then cases, the largest loss first, and means."""
-    found = list(found)
-    yield from (f"{one.group} {one.name} {one.dtype}: {one.fault}" for one in found if one.fault)
-    done = sorted((one for one in found if not one.fault), key=lambda one: (one.ratio, one.name))
-    heads = ("case", "dtype", "ratio", "TFLOP/s", "of predicted", "best other", "its TFLOP/s")
+    yield from (f"{one.case}: {one.fault}" for one in found if one.fault)
+    done = sorted((one for one in found if not one.fault), key=lambda one: one.ratio)
     rows = []
     for one in done:
-        own, best = one.seconds[OURS], one.best
-        theirs = f"{one.flops / one.seconds[best] / 1e12:.3g}" if best else "-"
-        rate, share = f"{one.flops / own / 1e12:.3g}", f"{one.predicted / own:.2f}"
-        name = f"{one.group} {one.name}"
-        rows.append((name, one.dtype, f"{one.ratio:.2f}", rate, share, best or "-", theirs))
-    sides = dict.fromkeys(heads, "right") | {"case": "left", "dtype": "left"}
-    yield from Table("", sides, rows).markdown()
-    for key in dict.fromkeys((one.group, one.dtype) for one in done):
-        ratios = np.array([one.ratio for one in done if (one.group, one.dtype) == key and one.best])
-        if len(ratios):
-            mean = np.exp(np.log(ratios).mean())
-            yield f"{' '.join(key)}: {mean:.3f} of the best other in the geometric mean"
+        seconds, best = one.seconds, one.best or OURS
+        rates = [f"{one.case.flops / seconds[name] / 1e12:.3g}" for name in (OURS, best)]
+        share = f"{one.predicted / seconds[OURS]:.2f}"
+        rows.append((str(one.case), f"{one.ratio:.2f}", rates[0], share, best, rates[1]))
+    heads = "ratio", "TFLOP/s", "of predicted", "best other", "its TFLOP/s"
+    yield from Table("", {"case": "left", **dict.fromkeys(heads, "right")}, rows).markdown()
+    groups: dict[str, list[float]] = {}
+    for one in done:
+        groups.setdefault(f"{one.case.group} {one.case.dtype}", []).append(one.ratio)
+    for name, ratios in groups.items():
+        mean = np.exp(np.log(ratios).mean())
+        yield f"{name}: {mean:.3f} times as fast as the best other in the geometric mean"
     yield f"{len(done)} cases measured, {len(found) - len(done)} failed, {left} left for time"
 
 
@@ -246,7 +233,12 @@ def sweep(lab: Lab, cases: Sequence[Case], file: Path, seconds: float) -> list[O
         if time.monotonic() - begin > seconds:
             break
         found.append(measure(lab, case))
-        document = {"device": lab.device.to_toml(), "cases": [asdict(one) for one in found]}
+        cases_found = [
+            {"case": str(one.case), "flops": one.case.flops, "predicted": one.predicted}
+            | {"seconds": dict(one.seconds), "fault": one.fault}
+            for one in found
+        ]
+        document = {"device": lab.device.to_toml(), "cases": cases_found}
         write_atomically(file, json.dumps(document, indent=1))
     return found
 

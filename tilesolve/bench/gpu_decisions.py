@@ -20,7 +20,7 @@ from tilesolve.bench.gpu_estimator import estimate_products
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.product import Product
-from tilesolve.gpu.strategy import list_tilings, rank_tilings, relax_best
+from tilesolve.gpu.strategy import list_tilings, rank_tilings
 from tilesolve.gpu.tilings import Tiling, score_tilings
 from tilesolve.machine.device import Device
 from tilesolve.system.subprocess_call import run_in_process
@@ -110,8 +110,7 @@ def decide(device: Device, shapes: Sequence[tuple[int, int, int]], seed: int) ->
     for sides in shapes:
         problem = Problem.of("ij-ik-kj", dict(zip("ijk", sides, strict=True)), "float16")
         product = Product.of(problem)
-        relaxed = relax_best(product, device, "float16")
-        tilings = list(list_tilings(product, device, "float16", relaxed))
+        tilings = list(list_tilings(product, device, "float16"))
         best = rank_tilings(product, device, tilings)[0]
         drawn = rng.sample(tilings, min(COMPARED, len(tilings)))
         scores = score_tilings(product, device, [best, *drawn])

@@ -62,7 +62,7 @@ def emulate(jobs: Iterable[Job]) -> list[NDArray[Any]]:
             # The other process knows bytes alone, no dtypes of other libraries.
             given = {**job.arrays, "tables": job.launches.tables}
             arrays = {name: np.frombuffer(one.tobytes(), np.uint8) for name, one in given.items()}
-            np.savez(folder / f"arrays{number}.npz", **arrays)
+            np.savez(folder / f"arrays{number}.npz", **arrays)  # type: ignore[arg-type]
             for one in job.launches.kernels:
                 if one.form not in codes:
                     codes[one.form] = f"code{len(codes)}.spv"

@@ -88,7 +88,7 @@ def list_launches(product: Product, tiling: Tiling) -> Launches:
     arrays, own = product_arguments(form)
     there = numbers | ({"output_row": columns, "output_column": 1} if form.partial else {})
     names = ("parts" if form.partial and name == "output" else name for name in arrays)
-    given = (*names, *(there[name] for name in own))
+    given: tuple[str | int, ...] = (*names, *(there[name] for name in own))
     kernels = [Launch(form, KERNEL, blocks, form.threads, form.shared_bytes, given)]
     size = 0
     if form.partial:

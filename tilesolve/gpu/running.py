@@ -5,7 +5,7 @@ It has not been run on a card.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -45,6 +45,13 @@ class DeviceRunner:
         """The tables of places, on the device."""
         return self.card.upload(self.launches.tables)
 
+    def bind(self, first: Any, second: Any, out: Any) -> Callable[[], None]:
+        """Return what computes into an array, of arrays that are on the device."""
+        card = self.card
+        arrays = self.solution.product.name_arrays(first, second, out)
+        addresses = {name: self._find(one, card.stream) for name, one in arrays.items()}
+        return lambda: self._start(addresses, card.stream)
+
     def run(
         self, first: Any, second: Any, out: Any, operands: Sequence[Any] = (), stream: Any = None
     ) -> Any:
@@ -83,9 +90,9 @@ class DeviceRunner:
             raise DeviceError("arrays on the GPU must begin at a multiple of 16 bytes")
         return int(view.ptr)
 
-    def _start(self, addresses: dict[str, int], stream: Any) -> None:
+    def _start(self, addresses: Mapping[str, int], stream: Any) -> None:
         """Start all kernels on arrays at addresses."""
-        addresses["tables"] = int(self.tables.handle)
+        addresses = {**addresses, "tables": int(self.tables.handle)}
         parts = None
         if self.launches.part_bytes:
             parts = self.card.device.allocate(self.launches.part_bytes, stream=stream)

@@ -37,7 +37,7 @@ from tilesolve.gpu.tilings import (
     price_tiling,
     score_tilings,
 )
-from tilesolve.kernels.gpu.assembling import Assembled, assemble
+from tilesolve.kernels.gpu.assembling import assemble
 from tilesolve.kernels.gpu.forms import FRAGMENTS, Arithmetic, Form
 from tilesolve.kernels.gpu.targets import Nvptx
 from tilesolve.machine.device import Device
@@ -152,42 +152,47 @@ def solve_for_device(
     """
     arithmetic = choose_arithmetic(product.problem, device, tf32=tf32)
     if schedule == "thesis":
-        found, relaxed = [_thesis_tiling(product, arithmetic)], None
+        found = [_thesis_tiling(product, arithmetic)]
     elif schedule == "solved":
-        best = relax_best(product, device, arithmetic)
-        found, relaxed = list(list_tilings(product, device, arithmetic, best)), best
+        found = list(list_tilings(product, device, arithmetic))
     else:
         raise PlanError(f"schedule is one of {', '.join(SCHEDULES)}, not {schedule!r}")
     ranked = rank_tilings(product, device, found)
-    spilled = 0
-    for tiling in ranked:
-        made = assemble(tiling.form, device.capability) if device.capability >= 75 else None
-        fits = _fit(product, device, tiling, made)
-        if fits is None:
-            spilled += 1
-            continue
-        occupancy, registers = fits
-        cost, waiting = price_tiling(product, device, tiling, occupancy)
-        return DeviceSolution(
-            *(product, device, schedule, tf32, tiling, cost, waiting, occupancy, registers),
-            assembled=made is not None,
-            relaxed=relaxed,
-            priced=len(found),
-            spilled=spilled,
-        )
+    for spilled, tiling in enumerate(ranked):
+        form = tiling.form
+        made = assemble(form, device.capability) if device.capability >= 75 else None
+        registers = made.registers if made else estimate_registers(form)
+        held = find_occupancy(device, form.threads, registers, form.shared_bytes)
+        if held.blocks and not (made and made.spilled):
+            return price_solution(
+                *(product, device, tiling, schedule, tf32, registers, made is not None),
+                priced=len(found),
+                spilled=spilled,
+            )
     raise PlanError(f"no tiles of {schedule!r} fit {device.name} for {product.problem}")
 
 
-def _fit(
-    product: Product, device: Device, tiling: Tiling, made: Assembled | None
-) -> tuple[Occupancy, int] | None:
-    """Return the occupancy and a thread's registers; None where it spills or does not fit."""
-    registers = made.registers if made else estimate_registers(tiling.form)
+def price_solution(
+    product: Product,
+    device: Device,
+    tiling: Tiling,
+    schedule: str,
+    tf32: bool,
+    registers: int,
+    assembled: bool,
+    priced: int,
+    spilled: int,
+) -> DeviceSolution:
+    """Return a tiling as a solution."""
     form = tiling.form
-    occupancy = find_occupancy(device, form.threads, registers, form.shared_bytes)
-    if (made and made.spilled) or not occupancy.blocks:
-        return None
-    return occupancy, registers
+    held = find_occupancy(device, form.threads, registers, form.shared_bytes)
+    cost, waiting = price_tiling(product, device, tiling, held)
+    solved = schedule == "solved"
+    relaxed = relax_best(product, device, form.arithmetic) if solved else None
+    return DeviceSolution(
+        *(product, device, schedule, tf32, tiling, cost, waiting, held, registers),
+        *(assembled, relaxed, priced, spilled),
+    )
 
 
 def _depths(arithmetic: Arithmetic) -> list[int]:
@@ -231,11 +236,9 @@ def _thesis_tiling(product: Product, arithmetic: Arithmetic) -> Tiling:
     return make_tiling(product, arithmetic, (128, 128, depth), (4, 2), 1)
 
 
-def list_tilings(
-    product: Product, device: Device, arithmetic: Arithmetic, relaxed: Relaxed
-) -> Iterator[Tiling]:
-    """Yield tilings of whole fragments near a program's sizes, as far as they fit a device."""
-    sizes = dict(relaxed.sizes)
+def list_tilings(product: Product, device: Device, arithmetic: Arithmetic) -> Iterator[Tiling]:
+    """Yield tilings of whole fragments near the program's sizes, as far as they fit a device."""
+    sizes = dict(relax_best(product, device, arithmetic).sizes)
     rows, columns, steps, _ = product.extents
     base = make_tiling(product, arithmetic, (16, 16, 16), (1, 1), 2).form
     near = [_near(sizes.get(f"B_{i}"), n) for i, n in (("M", rows), ("N", columns))]

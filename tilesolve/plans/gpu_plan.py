@@ -19,7 +19,6 @@ from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.emulation import Job, emulate
 from tilesolve.gpu.launches import list_launches
-from tilesolve.gpu.occupancy import find_occupancy
 from tilesolve.gpu.product import Product
 from tilesolve.gpu.running import DeviceRunner
 from tilesolve.gpu.strategy import (
@@ -27,10 +26,9 @@ from tilesolve.gpu.strategy import (
     DeviceSolution,
     choose_arithmetic,
     make_tiling,
-    relax_best,
+    price_solution,
     solve_for_device,
 )
-from tilesolve.gpu.tilings import price_tiling
 from tilesolve.kernels.gpu.assembling import make_code
 from tilesolve.kernels.gpu.forms import WARP
 from tilesolve.machine.device import Device, find_device
@@ -129,8 +127,8 @@ class GpuPlan:
         """
         product = self.solution.product
         out = self._empty() if out is None else out
-        given = [np.asarray(one) for one in (first, second, out)]
-        arrays = product.name_arrays(*given, [np.asarray(one) for one in operands])
+        one, other, *more = (np.asarray(given) for given in (first, second, *operands))
+        arrays = product.name_arrays(one, other, out, more)
         out[...] = emulate([Job(list_launches(product, self.solution.tiling), arrays)])[0]
         return out
 
@@ -222,24 +220,14 @@ class GpuPlan:
             found = json.loads(text)
             if found["format"] != FORMAT:
                 raise PlanError(f"a plan for GPUs has format {FORMAT}")
-            problem, device = (
-                DeviceProblem.of(*found["problem"]),
-                Device.from_toml(found["device"]),
-            )
+            problem, device = DeviceProblem.of(*found["problem"]), Device.from_toml(found["device"])
             chain = Epilogue.parse(found["epilogue"])
             product = Product.of(problem, chain, accumulate=found["accumulate"])
-            kept = {name: found[name] for name in _KEPT}
-            arithmetic = choose_arithmetic(problem, device, tf32=kept["tf32"])
+            arithmetic = choose_arithmetic(problem, device, tf32=found["tf32"])
             warps, block = tuple(found["warps"]), tuple(found["sides"])
             tiling = make_tiling(product, arithmetic, block, warps, *found["more"])
-            form = tiling.form
-            held = find_occupancy(device, form.threads, kept["registers"], form.shared_bytes)
-            cost, waiting = price_tiling(product, device, tiling, held)
-            solved = kept["schedule"] == "solved"
-            relaxed = relax_best(product, device, arithmetic) if solved else None
-            made = {"product": product, "device": device, "tiling": tiling, "occupancy": held}
-            priced = {"cost": cost, "waiting": waiting, "relaxed": relaxed}
-            return cls(DeviceSolution(**made, **priced, **kept))
+            kept = {name: found[name] for name in _KEPT}
+            return cls(price_solution(product, device, tiling, **kept))
         except (TilesolveError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise PlanError(f"no plan for GPUs: {error}") from None
 
