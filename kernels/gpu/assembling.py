@@ -74,17 +74,7 @@ def make_code(form: Kernel, capability: int | None) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A kernel as NVIDIA's assembler made it.
-
-    Parameters
-    ----------
-    cubin
-        Code for one compute capability.
-    registers
-        Of a thread.
-    spilled
-        Bytes of registers that a thread keeps in memory.
-    """
+    """A kernel as NVIDIA's assembler made it: code, a thread's registers, bytes that it spills."""
 
     cubin: bytes
     registers: int

@@ -84,8 +84,8 @@ class Operand:
     width
         Elements side by side that are copied at once.
     free_linear, sum_linear
-        Whether elements along C's side, and along the sum, are equally far apart; else their
-        places stand in a table.
+        Whether elements along C's side, and along the sum, are equally far apart; else a table has
+        their places.
     """
 
     along_sum: bool
@@ -219,6 +219,6 @@ class Form:
     def instructions(self, capability: int) -> int:
         """Return the instructions of tensor cores in the kernel's loop over the sum."""
         rows, columns = self.side
-        halves = self.fragment.element == 2
-        each = self.fragment.instructions * (2 if halves and capability < 80 else 1)
-        return rows * columns * (self.depth // self.fragment.depth) * each
+        steps = self.depth // self.fragment.depth
+        twice = self.fragment.element == 2 and capability < 80
+        return rows * columns * steps * self.fragment.instructions * (1 + twice)

@@ -50,20 +50,9 @@ LIMITS = (1.05, 1.15)
 class Decision:
     """A product: our tiling and NVIDIA's choice, both by its estimator.
 
-    Parameters
-    ----------
-    sides
-        Rows, columns and sums.
-    tiling
-        Ours.
-    own, given
-        Seconds of its choice, and of our tiling; 0 if it does not know that.
-    choice
-        Its own: block, warp, stages and parts.
-    agreement
-        Rank correlation of prices of drawn tilings; NaN where one side takes all for equal.
-    predicted
-        Seconds that we predict.
+    `own` are the seconds of its choice, `given` those of our tiling, 0 if it does not know that;
+    `agreement` is the rank correlation of prices of drawn tilings, NaN where one side takes all for
+    equal; `predicted` are the seconds that we predict.
     """
 
     sides: tuple[int, int, int]

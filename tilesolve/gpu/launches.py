@@ -17,21 +17,9 @@ from tilesolve.kernels.gpu.product import KERNEL, product_arguments
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel, and how it is started.
+    """One kernel, and how it is started: blocks along three axes, threads and shared bytes of each.
 
-    Parameters
-    ----------
-    form
-        What its code depends on.
-    name
-        Of the kernel.
-    grid, threads
-        Blocks along three axes, and threads of each.
-    shared
-        Bytes of shared memory of a block.
-    arguments
-        Names of arrays: ``first``, ``second``, ``output``, ``tables``, ``parts``, and ``operand0``
-        and so on of an epilogue; and numbers.
+    Its arguments are names of arrays, such as ``first``, ``output`` or ``operand0``, and numbers.
     """
 
     form: Kernel
@@ -44,16 +32,9 @@ class Launch:
 
 @dataclass(frozen=True)
 class Launches:
-    """All kernels of a contraction, in order.
+    """All kernels of a contraction, in order, and the bytes that parts of sums take between them.
 
-    Parameters
-    ----------
-    kernels
-        They follow each other.
-    tables
-        Where batches begin, and where elements are that are not equally far apart.
-    part_bytes
-        That parts of sums take; 0 for none.
+    Tables say where batches begin, and where elements are that are not equally far apart.
     """
 
     kernels: tuple[Launch, ...]

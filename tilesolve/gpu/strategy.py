@@ -54,20 +54,13 @@ class DeviceSolution:
 
     Parameters
     ----------
-    product, device
-        What is computed, where.
-    schedule, tf32
+    product, device, schedule, tf32
         What was asked for.
-    tiling
-        The kernel, the parts of the sum, and the order of blocks.
-    cost, waiting
-        Its price, and the seconds that are waited for besides.
-    occupancy
-        Blocks that a multiprocessor holds at once.
-    registers
-        Of a thread.
-    assembled
-        Whether the assembler counted them; else they are estimated.
+    tiling, cost, waiting
+        How, its price, and the seconds that are waited for besides.
+    occupancy, registers, assembled
+        Blocks that a multiprocessor holds, registers of a thread, and whether the assembler counted
+        these; else they are estimated.
     relaxed
         The least of the program, before tiles were whole; None for a fixed schedule.
     priced, spilled

@@ -46,16 +46,9 @@ ORDERS = (("register", "MNKB"), ("shared", "KMNB"), ("L2", "KMNB"), ("memory", "
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a product is cut on a device.
+    """How a product is cut on a device: the kernel, and parts of the sum, for blocks of their own.
 
-    Parameters
-    ----------
-    form
-        The kernel.
-    parts
-        Of the sum, which blocks of their own compute.
-    group
-        Rows of tiles that blocks go down before they go on to the next columns.
+    Blocks go down `group` rows of tiles before they go on to the next columns.
     """
 
     form: Form
@@ -88,12 +81,7 @@ def matrix_problem(product: Product) -> Problem:
 def count_bytes(product: Product, device: Device, boxes: Mapping[str, Box]) -> Traffic:
     """Return what tiles of warps, blocks and of all blocks at once move; sizes may be symbols.
 
-    Parameters
-    ----------
-    product, device
-        What is computed, where.
-    boxes
-        Sides of the tiles of ``register``, ``shared`` and ``L2``.
+    Boxes are the sides of tiles of ``register``, ``shared`` and ``L2``.
     """
     problem = matrix_problem(product)
     whole: Box = dict(problem.sizes)
@@ -134,16 +122,8 @@ def estimate_registers(form: Form) -> int:
 class Estimate:
     """What tilings move and take, all at once: arrays have an entry for each.
 
-    Parameters
-    ----------
-    moved, volumes
-        Bytes of C, A and B that each level serves, parts of sums included.
-    levels
-        Seconds of each server.
-    compute, waiting
-        Seconds of arithmetic, and of what is waited for besides.
-    blocks
-        Of threads.
+    Bytes are of C, A and B that each level serves, with parts of sums. Times are seconds of each
+    server, of the arithmetic, and of what is waited for besides.
     """
 
     moved: tuple[tuple[Vector, ...], ...]
@@ -157,19 +137,12 @@ class Estimate:
 def estimate(
     product: Product, device: Device, tilings: Sequence[Tiling], held: Sequence[Occupancy]
 ) -> Estimate:
-    """Return what tilings move and take.
+    """Return what tilings move and take, given how many blocks a multiprocessor holds of each.
 
     Shared memory and L2 feed each multiprocessor by itself, so that the busiest one's time counts.
     Where a kernel's rows, and twice its columns, of all steps of a sum do not fit L2, blocks share
     there what they read in the same step. A block's tile is of half the steps at most, so that none
     stays in shared memory for the next block.
-
-    Parameters
-    ----------
-    product, device
-        What is computed, where.
-    tilings, held
-        How, and how many blocks a multiprocessor holds of each.
     """
     rows, columns, steps, batches = product.extents
     form = {

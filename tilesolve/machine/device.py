@@ -44,13 +44,9 @@ class Device:
     Parameters
     ----------
     name
-        A short name, which `plan` takes as its machine.
-    capability
-        NVIDIA's compute capability: 90 for 9.0.
-    multiprocessors
-        Each with registers, shared memory and tensor cores of its own.
-    frequency
-        Hz.
+        A short name.
+    capability, multiprocessors, frequency
+        NVIDIA's compute capability, 90 for 9.0; how many there are; Hz.
     levels
         ``shared``, with what one multiprocessor holds, ``L2`` and ``memory``. Bandwidths are of
         the whole device.
@@ -65,10 +61,9 @@ class Device:
         What a warp's registers, a block's warps and a block's shared memory are rounded up to.
     launch_seconds, latency_seconds
         What starting a kernel takes, and the first load of a block.
-    overlap
-        Share of the time of other levels that shows beside the slowest one's.
-    peak_share
-        What kernels reach of the peaks at best.
+    overlap, peak_share
+        Share of the time of other levels that shows beside the slowest one's, and what kernels
+        reach of the peaks at best.
 
     Examples
     --------
