@@ -15,17 +15,12 @@ from tilesolve.machine.device import Device, find_device
 class StubLab(Lab):
     """A lab of NumPy's arrays; our own result is as wrong as it is told to be."""
 
-    torch = SimpleNamespace(int32=np.int32)
-
     def __init__(self, wrong=0.0):
         self.card = SimpleNamespace(name="NVIDIA Stub 1")
         self.device, self.wrong, self.timed = Device.load("a100"), wrong, 0
 
     def draw(self, shape, dtype):
-        class Array(np.ndarray):
-            to = np.ndarray.astype
-
-        return np.ones(tuple(min(2, extent) for extent in shape), "f8").view(Array)
+        return np.ones([min(2, extent) for extent in shape])
 
     def _fill(self, out, value):
         out[...] = value

@@ -7,6 +7,7 @@ import pytest
 from gpu_cases import SPECS, draw_problem, draw_tiling
 
 from tilesolve.contractions.device_problem import DeviceProblem
+from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.launches import list_launches
@@ -154,6 +155,19 @@ def test_bytes_are_counted_block_by_block():
         assert near == [once[0], once[1] * (768 / across), once[2] * (512 / down)]
         far = [float(np.max(one)) for one in found.volumes[2]]
         assert all(a <= b <= c for a, b, c in zip(once, far, volumes, strict=True))
+
+
+def test_what_ends_a_result_is_paid_for():
+    device, problem = Device.load("a100"), Problem.of("ij-ik-kj", 512, "float32")
+    plain, added, scaled = (
+        Product.of(problem),
+        Product.of(problem, accumulate=True),
+        Product.of(problem, Epilogue.parse("*ij")),
+    )
+    seconds = [
+        solve_for_device(one, device).cost.level("memory").seconds for one in (plain, added, scaled)
+    ]
+    assert seconds[0] < seconds[1] == pytest.approx(seconds[2])
 
 
 def test_the_program_is_no_slower_than_whole_tiles():

@@ -120,11 +120,10 @@ class Lab:
 
     def draw(self, shape: Sequence[int], dtype: str) -> Any:
         """Return an array of random numbers on the card."""
-        if dtype == "int8":
-            kind = self.torch.int8
+        kind = getattr(self.torch, dtype)
+        if dtype.startswith("int"):
             return self.torch.randint(-128, 128, shape, device="cuda", dtype=kind)
-        found = self.torch.randn(tuple(shape), device="cuda", dtype=self.torch.float32)
-        return found.to(getattr(self.torch, dtype))
+        return self.torch.randn(shape, device="cuda").to(kind)
 
     def run(self, product: Product, first: Any, second: Any, out: Any) -> tuple[Any, float]:
         """Return what computes a product, and the predicted seconds."""
@@ -180,10 +179,7 @@ def _contraction(lab: Lab, group: str, name: str, problem: DeviceProblem) -> Cas
 
     def set_up() -> Contest:
         first, second = (lab.draw(problem.shape(at), problem.dtype) for at in (1, 2))
-        dtype = "int8" if product.output_dtype == "int32" else problem.dtype
-        out, other = (lab.draw(problem.shape(0), dtype) for _ in range(2))
-        if dtype == "int8":
-            out, other = (one.to(lab.torch.int32) for one in (out, other))
+        out, other = (lab.draw(problem.shape(0), product.output_dtype) for _ in range(2))
         run, predicted = lab.run(product, first, second, out)
         peers = lab.list_peers(product, first, second, other)
         return Contest({OURS: run, **peers}, lambda: lab.compare(out, other), predicted)

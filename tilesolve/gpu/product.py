@@ -161,6 +161,14 @@ class Product:
         """The dtype of C."""
         return "int32" if self.problem.dtype == "int8" else self.problem.dtype
 
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of C, and of what is read to end it: its own elements, and operands."""
+        problem, own = self.problem, self._tensors[3:]
+        size = problem.bytes[0] // prod(problem.shapes[0])
+        more = sum(prod(problem.sizes[i] for i in letters) for letters in own)
+        return problem.bytes[0] * (1 + self.accumulate) + more * size
+
     def name_arrays(
         self, first: Any, second: Any, output: Any, operands: Sequence[Any] = ()
     ) -> dict[str, Any]:

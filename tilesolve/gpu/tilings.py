@@ -91,7 +91,7 @@ def count_bytes(product: Product, device: Device, boxes: Mapping[str, Box]) -> T
     traffic = count_traffic(tree, view_levels(device), "tiles")
     # Sums of all warps and blocks stay in registers at once: a tree has one after another.
     moved, volumes = (
-        tuple((float(problem.bytes[0]), *operands) for _, *operands in own)
+        tuple((float(product.output_bytes), *operands) for _, *operands in own)
         for own in (traffic.moved, traffic.volumes)
     )
     return replace(traffic, moved=moved, volumes=volumes)
