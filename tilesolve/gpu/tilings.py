@@ -102,8 +102,9 @@ def estimate_registers(form: Form) -> int:
 
     Examples
     --------
-    >>> from tilesolve.kernels.gpu.forms import Operand
-    >>> form = Form("float16", 128, 128, 32, (2, 4), 3, Operand(True, 8), Operand(False, 8))
+    >>> from tilesolve.kernels.gpu.forms import Ending, Operand
+    >>> operands = Operand(True, 8), Operand(False, 8)
+    >>> form = Form(Ending("float16"), 128, 128, 32, (2, 4), 3, *operands)
     >>> estimate_registers(form) < 168
     True
     """
