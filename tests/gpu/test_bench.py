@@ -29,7 +29,7 @@ class StubLab(Lab):
         return lambda: self._fill(out, 4.0 + self.wrong), 1e-3
 
     def list_peers(self, product, first, second, out):
-        return {"cuBLAS": lambda: self._fill(out, 4.0)}
+        return {"cuBLAS": lambda: np.full_like(out, 4.0)}
 
     def compare(self, one, other):
         return float(np.abs(one - other).max() / np.abs(other).max())
@@ -116,6 +116,11 @@ def test_a_measured_device_is_planned_for(tmp_path):
         find_device(path)
 
 
-def test_our_runs_are_among_contenders():
-    lab = StubLab()
-    assert OURS in next(list_cases(lab)).set_up().runs
+def test_others_that_fail_have_no_time():
+    class Failing(StubLab):
+        def list_peers(self, product, first, second, out):
+            return {**super().list_peers(product, first, second, out), "other": lambda: 1 / 0}
+
+    lab = Failing()
+    found = measure(lab, next(list_cases(lab)))
+    assert found.seconds.keys() == {OURS, "cuBLAS"}

@@ -12,7 +12,8 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -92,8 +93,8 @@ class Outcome(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Our speed over that of the fastest of the others; NaN where there is none."""
-        return self.seconds[self.best] / self.seconds[OURS] if self.best else float("nan")
+        """Our speed over that of the fastest of the others; infinite where there is none."""
+        return self.seconds[self.best] / self.seconds[OURS] if self.best else float("inf")
 
 
 class Lab:
@@ -131,18 +132,18 @@ class Lab:
         return DeviceRunner(solution).bind(first, second, out), solution.seconds
 
     def list_peers(self, product: Product, first: Any, second: Any, out: Any) -> dict[str, Any]:
-        """Return what else computes a product, by name."""
+        """Return what else computes a product and returns it, by name; `out` is for its result."""
         letters = ["".join(one.letters) for one in product.problem.spec.tensors]
         if product.problem.dtype == "int8":
-            return {"cuBLAS": lambda: out.copy_(self.torch._int_mm(first, second.t()))}
+            return {"cuBLAS": lambda: self.torch._int_mm(first, second.t())}
         text = f"{letters[1]},{letters[2]}->{letters[0]}"
-        found = {"torch": lambda: out.copy_(self.torch.einsum(text, first, second))}
+        found = {"torch": lambda: self.torch.einsum(text, first, second)}
         if letters == ["ij", "ik", "kj"]:
             found = {"cuBLAS": lambda: self.torch.matmul(first, second, out=out)}
         elif self.cutensor is not None:
             a, b, c = (self.cupy.from_dlpack(one) for one in (first, second, out))
             given = a, letters[1], b, letters[2], 0.0, c, letters[0]
-            found["cuTENSOR"] = lambda: self.cutensor.contraction(1.0, *given)
+            found["cuTENSOR"] = lambda: (self.cutensor.contraction(1.0, *given), out)[1]
         return found
 
     def compare(self, one: Any, other: Any) -> float:
@@ -161,7 +162,7 @@ def list_cases(lab: Lab) -> Iterator[Case]:
     rng = random.Random(0)
     for dtype in ERRORS:
         for spec in ("ij-ik-jk",) if dtype == "int8" else ("ij-ki-kj", "abc-bda-dc", "bij-bik-bkj"):
-            sizes = {x: 8 * rng.randrange(3, 30) for x in set(spec) - {"-"}}
+            sizes = {x: 8 * rng.randrange(3, 30) for x in sorted(set(spec) - {"-"})}
             yield _contraction(lab, "drawn", spec, DeviceProblem.of(spec, sizes, dtype))
     for dtype in ("float16", "bfloat16", "int8", "float64"):
         spec = "ij-ik-jk" if dtype == "int8" else "ij-ik-kj"
@@ -181,22 +182,37 @@ def _contraction(lab: Lab, group: str, name: str, problem: DeviceProblem) -> Cas
         first, second = (lab.draw(problem.shape(at), problem.dtype) for at in (1, 2))
         out, other = (lab.draw(problem.shape(0), product.output_dtype) for _ in range(2))
         run, predicted = lab.run(product, first, second, out)
-        peers = lab.list_peers(product, first, second, other)
-        return Contest({OURS: run, **peers}, lambda: lab.compare(out, other), predicted)
+        results: dict[str, Any] = {}
+
+        def keep(name: str, peer: Callable[[], Any]) -> None:
+            results[name] = peer()
+
+        peers = lab.list_peers(product, first, second, other).items()
+        runs = {OURS: run} | {name: partial(keep, name, peer) for name, peer in peers}
+        return Contest(
+            runs,
+            lambda: max((lab.compare(out, one) for one in results.values()), default=0.0),
+            predicted,
+        )
 
     return Case(group, name, problem.dtype, float(problem.flops), set_up)
 
 
 def measure(lab: Lab, case: Case) -> Outcome:
-    """Return what was found of a case: all results first, then times."""
+    """Return what was found of a case: all results first, then times.
+
+    Other libraries that fail at a case have no time there.
+    """
     try:
-        contest = case.set_up()
-        for run in contest.runs.values():
-            run()
+        contest, able = case.set_up(), dict[str, Callable[[], object]]()
+        for name, run in contest.runs.items():
+            with nullcontext() if name == OURS else suppress(Exception):
+                run()
+                able[name] = run
         if not (error := contest.error()) <= ERRORS[case.dtype]:
             return Outcome(case, fault=f"wrong by {error:.2g} of the largest element")
-        seconds = {name: lab.time(run) for name, run in contest.runs.items()}
-    except (TilesolveError, RuntimeError) as error:  # libraries raise the latter
+        seconds = {name: lab.time(run) for name, run in able.items()}
+    except (TilesolveError, RuntimeError) as error:  # PyTorch raises the latter
         return Outcome(case, fault=f"{error!s:.200}")
     return Outcome(case, contest.predicted, seconds)
 
@@ -215,7 +231,8 @@ def write_report(found: Sequence[Outcome], left: int) -> Iterator[str]:
     yield from Table("", {"case": "left", **dict.fromkeys(heads, "right")}, rows).markdown()
     groups: dict[str, list[float]] = {}
     for one in done:
-        groups.setdefault(f"{one.case.group} {one.case.dtype}", []).append(one.ratio)
+        if one.best:
+            groups.setdefault(f"{one.case.group} {one.case.dtype}", []).append(one.ratio)
     for name, ratios in groups.items():
         mean = np.exp(np.log(ratios).mean())
         yield f"{name}: {mean:.3f} times as fast as the best other in the geometric mean"

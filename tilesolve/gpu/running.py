@@ -82,7 +82,7 @@ class DeviceRunner:
 
     def _find(self, array: Any, stream: Any) -> int:
         """Return the address of an array on the device, in C order, once `stream` may use it."""
-        view = self.card.views(array, stream_ptr=int(stream.handle))
+        view = self.card.views.from_any_interface(array, stream_ptr=int(stream.handle))
         usual = tuple(np.cumprod([1, *view.shape[:0:-1]])[::-1]) if view.shape else ()
         if not view.is_device_accessible or (view.strides and tuple(view.strides) != usual):
             raise DeviceError("arrays must be on the GPU, in C order")
