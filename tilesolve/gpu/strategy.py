@@ -9,22 +9,7 @@ from math import ceil
 
 import numpy as np
 
-from tilesolve.constants.gpu import (
-    BLOCK_SIDES,
-    CANDIDATES,
-    DEPTH_BYTES,
-    FMA_DEPTHS,
-    GROUPS,
-    LEAST_PART,
-    LEAST_SIDE,
-    LEAST_WARP_SIDE,
-    MOST_WARPS,
-    PARTS,
-    REACH_RATIO,
-    STAGES,
-    WAITED_STAGES,
-    WARP_COUNTS,
-)
+from tilesolve.constants import gpu as limits
 from tilesolve.contractions.errors import DtypeError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
@@ -109,16 +94,14 @@ def choose_arithmetic(problem: Problem, device: Device, *, tf32: bool) -> Arithm
     ['fma32', 'tf32']
     """
     names: dict[str, tuple[Arithmetic, ...]] = {
-        "float16": ("float16",),
-        "bfloat16": ("bfloat16",),
-        "int8": ("int8",),
         "float32": ("tf32",) if tf32 else ("fma32",),
         "float64": ("float64", "fma64"),
     }
     if tf32 and (problem.dtype != "float32" or device.peak("tf32") is None):
         raise PlanError(f"tf32 is of float32, on devices that have it: not {device.name}")
     able = Nvptx(device.capability)
-    for name in names.get(problem.dtype, ()):
+    own = tuple(one for one in FRAGMENTS if one == problem.dtype)
+    for name in names.get(problem.dtype, own):
         if device.peak(name) is not None and able.has(name):
             return name
     raise DtypeError(f"kernels for {device.name} compute no {problem.dtype}")
@@ -191,12 +174,12 @@ def price_solution(
 def _depths(arithmetic: Arithmetic) -> list[int]:
     fragment = FRAGMENTS[arithmetic]
     if not fragment.instructions:
-        return list(FMA_DEPTHS)
-    return [size // fragment.element for size in DEPTH_BYTES]
+        return list(limits.FMA_DEPTHS)
+    return [size // fragment.element for size in limits.DEPTH_BYTES]
 
 
 def _stages(device: Device) -> tuple[int, ...]:
-    return STAGES if Nvptx(device.capability).has("copies") else WAITED_STAGES
+    return limits.STAGES if Nvptx(device.capability).has("copies") else limits.WAITED_STAGES
 
 
 def relax_best(product: Product, device: Device, arithmetic: Arithmetic) -> Relaxed:
@@ -236,10 +219,10 @@ def list_tilings(product: Product, device: Device, arithmetic: Arithmetic) -> It
     base = make_tiling(product, arithmetic, (16, 16, 16), (1, 1), 2).form
     near = [_near(sizes.get(f"B_{i}"), n) for i, n in (("M", rows), ("N", columns))]
     for down, across in combinations(*near):
-        for warps in combinations(WARP_COUNTS, WARP_COUNTS):
+        for warps in combinations(limits.WARP_COUNTS, limits.WARP_COUNTS):
             tile = down // warps[0], across // warps[1]
-            least = [min(LEAST_WARP_SIDE, side) for side in (down, across)]
-            if warps[0] * warps[1] > MOST_WARPS or tile[0] < least[0] or tile[1] < least[1]:
+            least = [min(limits.LEAST_WARP_SIDE, side) for side in (down, across)]
+            if warps[0] * warps[1] > limits.MOST_WARPS or tile[0] < least[0] or tile[1] < least[1]:
                 continue
             for depth, stages in combinations(_depths(arithmetic), _stages(device)):
                 form = replace(
@@ -247,21 +230,24 @@ def list_tilings(product: Product, device: Device, arithmetic: Arithmetic) -> It
                 )
                 if not occupy(device, form).blocks:
                     continue
-                for parts in PARTS:
-                    if parts == 1 or steps >= parts * max(LEAST_PART, depth):
+                for parts in limits.PARTS:
+                    if parts == 1 or steps >= parts * max(limits.LEAST_PART, depth):
                         whole = replace(form, partial=parts > 1)
                         yield Tiling(whole, parts)
 
 
 def _near(size: float | None, extent: int) -> list[int]:
     """Return sides near a size of the program; those beyond the extent are no use."""
-    most = min([side for side in BLOCK_SIDES if side >= extent], default=max(BLOCK_SIDES))
-    least = min(most, LEAST_SIDE)
+    most = min(
+        [side for side in limits.BLOCK_SIDES if side >= extent], default=max(limits.BLOCK_SIDES)
+    )
+    least = min(most, limits.LEAST_SIDE)
     wanted = min(max(size or extent, least), most)
     return [
         side
-        for side in BLOCK_SIDES
-        if least <= side <= most and wanted / REACH_RATIO <= side <= wanted * REACH_RATIO
+        for side in limits.BLOCK_SIDES
+        if least <= side <= most
+        and wanted / limits.REACH_RATIO <= side <= wanted * limits.REACH_RATIO
     ]
 
 
@@ -271,12 +257,12 @@ def rank_tilings(product: Product, device: Device, found: Iterable[Tiling]) -> l
     if not tilings:
         return []
     scores = score_tilings(product, device, tilings)
-    best = [tilings[at] for at in np.argsort(scores, kind="stable")[:CANDIDATES]]
+    best = [tilings[at] for at in np.argsort(scores, kind="stable")[: limits.CANDIDATES]]
     down = product.extents[0]
     tries = [
         replace(one, group=group)
         for one in best
-        for group in GROUPS
+        for group in limits.GROUPS
         if group <= ceil(down / one.form.rows)
     ]
     order = np.argsort(score_tilings(product, device, tries), kind="stable")
