@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import invoke
 
 from tilesolve.bench.gpu import OURS, Lab, list_cases, main, measure
 from tilesolve.calibration.gpu import TOLD, calibrate_gpu
@@ -124,3 +125,16 @@ def test_others_that_fail_have_no_time():
     lab = Failing()
     found = measure(lab, next(list_cases(lab)))
     assert found.seconds.keys() == {OURS, "cuBLAS"}
+
+
+def test_a_calibration_without_a_card_writes_nothing(tmp_path, monkeypatch):
+    def fail(*_):
+        raise DeviceError("no GPU was found")
+
+    monkeypatch.setattr("tilesolve.gpu.card.Card.__init__", fail)
+    file = tmp_path / "mine.toml"
+    done = invoke("calibrate", "--gpu", "--output", str(file))
+    assert done.exit_code == 2
+    assert "no GPU was found" in done.stderr
+    assert not file.exists()
+    assert invoke("calibrate", "--gpu").exit_code == 2
