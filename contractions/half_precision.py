@@ -29,14 +29,14 @@ def is_half(dtype: str) -> bool:
 
 
 def summed_dtype(dtype: str) -> str:
-    """Return the dtype that products of elements are summed in: their own, but for halves.
+    """Return the dtype that products of elements are summed in: their own, but for narrow ones.
 
     Examples
     --------
-    >>> summed_dtype("bfloat16"), summed_dtype("complex64")
-    ('float32', 'complex64')
+    >>> summed_dtype("bfloat16"), summed_dtype("int8"), summed_dtype("complex64")
+    ('float32', 'int32', 'complex64')
     """
-    return "float32" if is_half(dtype) else dtype
+    return "float32" if is_half(dtype) else "int32" if dtype == "int8" else dtype
 
 
 def array_dtype(name: str) -> np.dtype[Any]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType, NoneType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +81,8 @@ class Problem:
     ['M', 'N', 'K']
     """
 
+    TAKEN: ClassVar[tuple[str, ...]] = OPERAND_DTYPES
+    """What tensors may be of."""
     spec: Spec
     extents: tuple[tuple[str, int], ...]
     dtype: str = "float64"
@@ -114,8 +116,8 @@ class Problem:
                     f"the size of {letter!r}{_home(self.spec, letter)} must be an integer "
                     f"from 0 to 2**63-1, got {extent!r}"
                 )
-        if not isinstance(self.dtype, str) or self.dtype not in OPERAND_DTYPES:
-            known = ", ".join(OPERAND_DTYPES)
+        if not isinstance(self.dtype, str) or self.dtype not in self.TAKEN:
+            known = ", ".join(self.TAKEN)
             raise DtypeError(f"the dtype must be one of {known}, got {self.dtype!r}")
         check_kinds(self.padding, Padding, "padding", "Padding", SizeError)
         check_kinds(self.constant, int, "constant", "numbers of tensors", SizeError)
@@ -203,7 +205,7 @@ sizes are given for a, b
         extents = tuple((letter, _integer(spec, letter, sizes[letter])) for letter in spec.letters)
         for name, given in (("padding", padding), ("constant", constant)):
             check_iterable(given, name, "a sequence", SizeError)
-        return cls(spec, extents, dtype_name(dtype), tuple(padding), tuple(constant))
+        return cls(spec, extents, dtype_name(dtype, cls.TAKEN), tuple(padding), tuple(constant))
 
     def part(self, sizes: Mapping[str, int]) -> Self:
         """Return the problem with smaller extents, with as much padding as leaves an element.
@@ -406,11 +408,11 @@ def _integer(spec: Spec, letter: str, value: object) -> int:
         ) from None
 
 
-def dtype_name(dtype: npt.DTypeLike | None) -> str:
+def dtype_name(dtype: npt.DTypeLike | None, taken: Sequence[str] = OPERAND_DTYPES) -> str:
     """Return the name of a supported dtype, however it is given."""
-    supported = ", ".join(OPERAND_DTYPES)
+    supported = ", ".join(taken)
     name = written_name(dtype)
-    if name in OPERAND_DTYPES:
+    if name is not None and name in taken:
         return name
     if dtype is None:
         raise DtypeError(f"no dtype is given; tilesolve computes in {supported}")
@@ -418,7 +420,7 @@ def dtype_name(dtype: npt.DTypeLike | None) -> str:
         found = find_dtype(dtype)
     except TypeError as error:
         raise DtypeError(f"{dtype!r} is not a dtype; tilesolve computes in {supported}") from error
-    if found.name not in OPERAND_DTYPES or not found.isnative:
+    if found.name not in taken or not found.isnative:
         raise DtypeError(f"tilesolve computes in {supported}, not in {found.str} ({found.name})")
     return found.name
 

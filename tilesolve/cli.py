@@ -145,12 +145,21 @@ def calibrate(
         str | None,
         typer.Option(help="Measure workers instead: the address of a Dask scheduler, or local."),
     ] = None,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Measure the GPU instead, into the file of --output.")
+    ] = False,
 ) -> None:
     """Measure this computer's bandwidths and peaks, and save them for plans.
 
     Example: $ tilesolve calibrate --quick --plot curve.png
     Example: $ tilesolve calibrate --cluster tcp://10.0.0.1:8786
+    Example: $ tilesolve calibrate --gpu --output mine.toml
     """
+    if gpu:
+        if quick or as_json or output is None or plot is not None or cluster is not None:
+            raise typer.BadParameter("--gpu takes --output, and nothing else")
+        _calibrate_gpu(output)
+        return
     if cluster is not None:
         if quick or plot is not None:
             raise typer.BadParameter("--cluster takes neither --quick nor --plot")
@@ -209,6 +218,19 @@ def _calibrate_cluster(address: str, output: Path | None, *, as_json: bool) -> N
         f"{found.workers} workers of {found.threads} threads and {format_size(found.memory)}, "
         f"{format_size(int(found.bandwidth))}/s between two\nsaved in {target}"
     )
+
+
+def _calibrate_gpu(target: Path) -> None:
+    """Measure the GPU of this computer, and save it as a device."""
+    from tilesolve.calibration.gpu import calibrate_gpu
+    from tilesolve.gpu.card import Card
+    from tilesolve.system.files import check_writable, write_atomically
+
+    check_writable(target)
+    found = calibrate_gpu(Card())
+    write_atomically(target, found.to_toml(), mode=0o644)
+    rates = ", ".join(f"{one.name} {one.bandwidth:.3g} B/s" for one in found.levels)
+    typer.echo(f"{found.name}: {rates}\nsaved in {target}")
 
 
 @app.command("kernels")

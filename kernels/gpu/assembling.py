@@ -12,25 +12,38 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from llvmlite import ir
+
 from tilesolve.contractions.errors import DeviceError
-from tilesolve.kernels.gpu.forms import Form
-from tilesolve.kernels.gpu.parts import Addition, write_addition
+from tilesolve.kernels.gpu.forms import Ending, Form
+from tilesolve.kernels.gpu.parts import write_addition
 from tilesolve.kernels.gpu.product import write_product
 from tilesolve.kernels.gpu.spirv import Spirv
-from tilesolve.kernels.gpu.targets import PTX_VERSIONS, Nvptx, Target
+from tilesolve.kernels.gpu.sweeping import Sweep, write_sweep
+from tilesolve.kernels.gpu.targets import PTX_VERSIONS, Nvptx
 from tilesolve.kernels.gpu.translating import translate
 from tilesolve.system.subprocess_call import run_in_process
+
+Kernel = Form | Ending | Sweep
+"""What a kernel's code depends on; of an ending, that of the kernel that adds parts of sums up."""
+
+_WRITERS: dict[type, Callable[..., ir.Module]] = {
+    Form: write_product,
+    Ending: write_addition,
+    Sweep: write_sweep,
+}
 
 SECONDS = 120.0
 """After which the process that makes code is ended."""
 
 
 @lru_cache(maxsize=256)
-def make_code(form: Form | Addition, capability: int | None) -> bytes:
+def make_code(form: Kernel, capability: int | None) -> bytes:
     """Return PTX for a compute capability, or SPIR-V where it is None.
 
     Raises
@@ -40,12 +53,16 @@ def make_code(form: Form | Addition, capability: int | None) -> bytes:
 
     Examples
     --------
-    >>> b".target sm_80" in make_code(Addition("float64", True, True), 80)
+    >>> b".target sm_80" in make_code(Ending("float64"), 80)
     True
     """
-    target: Target = Spirv() if capability is None else Nvptx(capability)
-    module = write_product(target, form) if isinstance(form, Form) else write_addition(target, form)
-    asked = {"code": str(module), "triple": target.triple, "cpu": "", "features": ""}
+    target = Spirv() if capability is None else Nvptx(capability)
+    asked = {
+        "code": str(_WRITERS[type(form)](target, form)),
+        "triple": target.triple,
+        "cpu": "",
+        "features": "",
+    }
     if capability is not None:
         version = PTX_VERSIONS[max(one for one in PTX_VERSIONS if one <= capability)]
         asked |= {"cpu": f"sm_{capability}", "features": f"+ptx{version}"}
@@ -57,17 +74,7 @@ def make_code(form: Form | Addition, capability: int | None) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A kernel as NVIDIA's assembler made it.
-
-    Parameters
-    ----------
-    cubin
-        Code for one compute capability.
-    registers
-        Of a thread.
-    spilled
-        Bytes of registers that a thread keeps in memory.
-    """
+    """A kernel as NVIDIA's assembler made it: code, a thread's registers, bytes that it spills."""
 
     cubin: bytes
     registers: int
@@ -83,7 +90,7 @@ def find_tool(name: str) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def assemble(form: Form | Addition, capability: int) -> Assembled | None:
+def assemble(form: Kernel, capability: int) -> Assembled | None:
     """Return what the assembler makes of a kernel; None where there is no assembler.
 
     Raises

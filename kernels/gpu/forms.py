@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Arithmetic = Literal["float16", "bfloat16", "tf32", "float64", "fma32", "fma64"]
-"""How warps multiply: tensor cores on halves, float32 rounded to TF32 and float64; or FMAs."""
+from tilesolve.contractions.epilogue_terms import SUM
+from tilesolve.contractions.statements.terms import Term
+
+Arithmetic = Literal["float16", "bfloat16", "int8", "tf32", "float64", "fma32", "fma64"]
+"""How warps multiply: tensor cores on halves, bytes, float32 rounded to TF32 and float64; or FMAs.
+"""
 
 WARP = 32
 """Lanes of a warp."""
@@ -24,6 +28,8 @@ class Fragment:
         That a lane holds of A, B and C, of 32 bits.
     element, summed
         Bytes of an element of the operands, and of a sum.
+    dtypes
+        Of C and of sums.
     pads
         Bytes by which rows in shared memory are longer than what is copied, so that lanes read
         from different banks: where they lie along the sum, and where along rows or columns.
@@ -37,17 +43,32 @@ class Fragment:
     registers: tuple[int, int, int]
     element: int
     summed: int
+    dtypes: tuple[str, str]
     pads: tuple[int, int]
     instructions: int
 
+    @property
+    def sums(self) -> int:
+        """Sums that a lane holds."""
+        return 4 * self.registers[2] // self.summed
+
+    @property
+    def result(self) -> int:
+        """Bytes of an element of C."""
+        return self.element if self.element > 1 else self.summed
+
+
+_HALVES = 16, 16, 16, (4, 4, 8), 2, 4
+_BYTES = 16, 16, 32, (4, 4, 8), 1, 4
 
 FRAGMENTS: dict[Arithmetic, Fragment] = {
-    "float16": Fragment(16, 16, 16, (4, 4, 8), 2, 4, (16, 16), 2),
-    "bfloat16": Fragment(16, 16, 16, (4, 4, 8), 2, 4, (16, 16), 2),
-    "tf32": Fragment(16, 8, 8, (4, 2, 4), 4, 4, (16, 32), 1),
-    "float64": Fragment(8, 8, 4, (2, 2, 4), 8, 8, (32, 32), 1),
-    "fma32": Fragment(16, 8, 1, (4, 1, 4), 4, 4, (16, 16), 0),
-    "fma64": Fragment(16, 8, 1, (8, 2, 8), 8, 8, (16, 16), 0),
+    "float16": Fragment(*_HALVES, ("float16", "float32"), (16, 16), 2),
+    "bfloat16": Fragment(*_HALVES, ("bfloat16", "float32"), (16, 16), 2),
+    "int8": Fragment(*_BYTES, ("int32", "int32"), (16, 16), 2),
+    "tf32": Fragment(16, 8, 8, (4, 2, 4), 4, 4, ("float32", "float32"), (16, 32), 1),
+    "float64": Fragment(8, 8, 4, (2, 2, 4), 8, 8, ("float64", "float64"), (32, 32), 1),
+    "fma32": Fragment(16, 8, 1, (4, 1, 4), 4, 4, ("float32", "float32"), (16, 16), 0),
+    "fma64": Fragment(16, 8, 1, (8, 2, 8), 8, 8, ("float64", "float64"), (16, 16), 0),
 }
 """The fragments of each arithmetic."""
 
@@ -63,8 +84,8 @@ class Operand:
     width
         Elements side by side that are copied at once.
     free_linear, sum_linear
-        Whether elements along C's side, and along the sum, are equally far apart; else their
-        places stand in a table.
+        Whether elements along C's side, and along the sum, are equally far apart; else a table has
+        their places.
     """
 
     along_sum: bool
@@ -74,13 +95,42 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """What becomes of sums in C, in the kernel that has all of each.
+
+    Parameters
+    ----------
+    arithmetic
+        Of the product.
+    linear
+        Of C, then of each operand of the epilogue: as for operands, of rows and of columns.
+    term
+        What is stored, of `SUM` and of elements of the arrays.
+    """
+
+    arithmetic: Arithmetic
+    linear: tuple[tuple[bool, bool], ...] = ((True, True),)
+    term: Term = SUM
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The names of C and of the epilogue's operands, in kernels and in terms."""
+        return ("output", *(f"operand{at}" for at in range(len(self.linear) - 1)))
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The names of the arrays' sides in kernels."""
+        return tuple(f"{name}_{side}" for name in self.arrays for side in ("row", "column"))
+
+
+@dataclass(frozen=True, slots=True)
 class Form:
     """A kernel for products of matrices, or of tensors by tables of their elements' places.
 
     Parameters
     ----------
-    arithmetic
-        How warps multiply.
+    ending
+        How warps multiply, and what becomes of sums.
     rows, columns, depth
         Of C that a block of threads computes, and of the sum that it copies at once.
     warps
@@ -89,20 +139,19 @@ class Form:
         Copies of the operands' tiles in shared memory: one in use, the others on their way.
     first, second
         How the operands are copied.
-    row_linear, column_linear
-        As for operands, of C.
     partial
         Whether a block has a part of the sum alone, which goes to memory in between, in order;
         another kernel adds parts up.
 
     Examples
     --------
-    >>> form = Form("float16", 128, 128, 32, (2, 4), 3, Operand(True, 8), Operand(False, 8))
+    >>> operands = Operand(True, 8), Operand(False, 8)
+    >>> form = Form(Ending("float16"), 128, 128, 32, (2, 4), 3, *operands)
     >>> form.threads, form.shared_bytes, form.instructions(80)
     (256, 56832, 32)
     """
 
-    arithmetic: Arithmetic
+    ending: Ending
     rows: int
     columns: int
     depth: int
@@ -110,14 +159,22 @@ class Form:
     stages: int
     first: Operand
     second: Operand
-    row_linear: bool = True
-    column_linear: bool = True
     partial: bool = False
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """How warps multiply."""
+        return self.ending.arithmetic
 
     @property
     def fragment(self) -> Fragment:
         """What a warp multiplies at once."""
         return FRAGMENTS[self.arithmetic]
+
+    @property
+    def operands(self) -> tuple[Operand, Operand]:
+        """How both operands are copied."""
+        return self.first, self.second
 
     @property
     def threads(self) -> int:
@@ -135,17 +192,19 @@ class Form:
         rows, columns = self.warp_tile
         return rows // self.fragment.rows, columns // self.fragment.columns
 
-    def pitch(self, operand: int) -> int:
-        """Return the bytes of a row of an operand's tile in shared memory; A is 0, B is 1."""
-        own = (self.first, self.second)[operand]
-        length = self.depth if own.along_sum else (self.rows, self.columns)[operand]
-        return length * self.fragment.element + self.fragment.pads[not own.along_sum]
+    def tile(self, at: int) -> tuple[int, int]:
+        """Return the lines of an operand's tile in shared memory, and the elements of each."""
+        side = (self.rows, self.columns)[at]
+        return (side, self.depth) if self.operands[at].along_sum else (self.depth, side)
 
-    def tile_bytes(self, operand: int) -> int:
+    def pitch(self, at: int) -> int:
+        """Return the bytes of a line of an operand's tile in shared memory; A is 0, B is 1."""
+        pad = self.fragment.pads[not self.operands[at].along_sum]
+        return self.tile(at)[1] * self.fragment.element + pad
+
+    def tile_bytes(self, at: int) -> int:
         """Return the bytes of an operand's tile in shared memory."""
-        own = (self.first, self.second)[operand]
-        lines = (self.rows, self.columns)[operand] if own.along_sum else self.depth
-        return lines * self.pitch(operand)
+        return self.tile(at)[0] * self.pitch(at)
 
     @property
     def stage_bytes(self) -> int:
@@ -160,6 +219,6 @@ class Form:
     def instructions(self, capability: int) -> int:
         """Return the instructions of tensor cores in the kernel's loop over the sum."""
         rows, columns = self.side
-        halves = self.fragment.element == 2
-        each = self.fragment.instructions * (2 if halves and capability < 80 else 1)
-        return rows * columns * (self.depth // self.fragment.depth) * each
+        steps = self.depth // self.fragment.depth
+        twice = self.fragment.element == 2 and capability < 80
+        return rows * columns * steps * self.fragment.instructions * (1 + twice)

@@ -6,21 +6,31 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from tilesolve.kernels.gpu.forms import Form, Operand
-from tilesolve.kernels.gpu.store import store_sums
-from tilesolve.kernels.gpu.targets import CHUNKS, GLOBAL, I8, I32, I64, Target
+from tilesolve.kernels.gpu.forms import Ending, Form
+from tilesolve.kernels.gpu.targets import CHUNKS, I8, I32, I64, Target, Values
 from tilesolve.kernels.gpu.warps import Warp
+from tilesolve.kernels.gpu.writing import TYPES, Results, Writer
 
 KERNEL = "product"
 """The name of the kernel."""
 
-ARGUMENTS = (
-    *("first", "second", "output", "tables"),
-    *("rows", "columns", "sum", "part", "group", "batches", "batch_places"),
-    *("first_free", "first_sum", "second_sum", "second_free", "row_step", "column_step"),
-)
-"""What a kernel takes: addresses, then 32-bit numbers. The last six are how far apart elements are,
-or where in the tables their places begin."""
+
+def product_arguments(form: Form) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of a kernel's arguments: addresses, then numbers.
+
+    Of a part of a sum the output is memory in between.
+
+    Examples
+    --------
+    >>> from tilesolve.kernels.gpu.forms import Operand
+    >>> operands = Operand(False, 4), Operand(False, 4)
+    >>> product_arguments(Form(Ending("fma32"), 64, 64, 8, (2, 1), 2, *operands))[0]
+    ('first', 'second', 'tables', 'output')
+    """
+    ending = Ending(form.arithmetic) if form.partial else form.ending
+    numbers = "rows", "columns", "sum", "part", "group", "batches"
+    sides = "first_free", "first_sum", "second_free", "second_sum"
+    return ("first", "second", "tables", *ending.arrays), (*numbers, *sides, *ending.sides)
 
 
 def write_product(target: Target, form: Form) -> ir.Module:
@@ -28,16 +38,14 @@ def write_product(target: Target, form: Form) -> ir.Module:
 
     Examples
     --------
+    >>> from tilesolve.kernels.gpu.forms import Operand
     >>> from tilesolve.kernels.gpu.targets import Nvptx
-    >>> form = Form("fma32", 64, 64, 8, (2, 1), 2, Operand(False, 4), Operand(False, 4))
+    >>> operands = Operand(False, 4), Operand(False, 4)
+    >>> form = Form(Ending("fma32"), 64, 64, 8, (2, 1), 2, *operands)
     >>> "barrier" in str(write_product(Nvptx(80), form))
     True
     """
-    kinds = [GLOBAL] * 4 + [I32] * (len(ARGUMENTS) - 4)
-    kernel = target.kernel(KERNEL, kinds, form.threads)
-    for argument, name in zip(kernel.args, ARGUMENTS, strict=True):
-        argument.name = name
-    _Product(target, form, kernel).write()
+    _Product(target, form).write()
     return target.module
 
 
@@ -54,45 +62,22 @@ class _Chunks(NamedTuple):
     """Steps of the sum from the tile's begin."""
 
 
-class _Product:
+class _Product(Writer):
     """Writes one kernel."""
 
-    def __init__(self, target: Target, form: Form, kernel: ir.Function) -> None:
-        self.target, self.form, self.kernel = target, form, kernel
-        self.b = ir.IRBuilder(kernel.append_basic_block("begin"))
-        self.given = dict(zip(ARGUMENTS, kernel.args, strict=True))
+    def __init__(self, target: Target, form: Form) -> None:
+        super().__init__(target, KERNEL, form.threads, *product_arguments(form))
+        self.form = form
 
     def write(self) -> None:
         """Write all of it."""
         b, form = self.b, self.form
         self.pool = self.target.pool(b, form.shared_bytes)
-        self.tid = self.target.thread(b)
         self._find_block()
         self.chunks = [self._find_chunks(0), self._find_chunks(1)]
-        self.warp = Warp(self.target, b, form, self.tid, self.pool)
-        sums = self._loop()
-        store_sums(
-            b,
-            form,
-            self.warp,
-            sums,
-            self.output,
-            self.begin,
-            (self.given["rows"], self.given["columns"]),
-            (
-                lambda at: self._place("row_step", at, form.row_linear or form.partial),
-                lambda at: self._place("column_step", at, form.column_linear or form.partial),
-            ),
-        )
+        self.warp = Warp(self.target, b, form, self.thread, self.pool)
+        self._store(self._loop())
         b.ret_void()
-
-    def _place(self, name: str, at: ir.Value, linear: bool) -> ir.Value:
-        """Return how many elements from the tensor's begin something is along one axis."""
-        b, step = self.b, self.given[name]
-        if linear:
-            return b.mul(at, step)
-        place = b.gep(self.given["tables"], [b.add(step, at)], source_etype=I32)
-        return b.load(place, align=4, typ=I32)
 
     def _find_block(self) -> None:
         """Find the block's tile: groups of rows of tiles, so that neighbours share operands in L2.
@@ -105,79 +90,66 @@ class _Product:
         across = b.udiv(b.add(given["columns"], I32(form.columns - 1)), I32(form.columns))
         whole = b.mul(given["group"], across)
         first = b.mul(b.udiv(number, whole), given["group"])
-        left = b.sub(down, first)
-        height = b.select(b.icmp_unsigned("<", left, given["group"]), left, given["group"])
+        height = self._least(b.sub(down, first), given["group"])
         rest = b.urem(number, whole)
         row = b.add(first, b.urem(rest, height))
         self.begin = b.mul(row, I32(form.rows)), b.mul(b.udiv(rest, height), I32(form.columns))
-        part, batch = self.target.block(b, 1), self.target.block(b, 2)
+        part = self.target.block(b, 1)
         self.low = b.mul(part, given["part"])
-        high = b.add(self.low, given["part"])
-        self.high = b.select(b.icmp_unsigned("<", high, given["sum"]), high, given["sum"])
-        self.bases = [self._batch_base(at, batch) for at in range(2)]
+        self.high = self._least(b.add(self.low, given["part"]), given["sum"])
+        names, tensors = ("first", "second"), 2 + len(form.ending.arrays)
+        kind = CHUNKS[form.fragment.element]
+        self.bases = [self.base(name, at, tensors, kind) for at, name in enumerate(names)]
+        parts = None
         if form.partial:
-            number = b.add(b.mul(part, given["batches"]), batch)
+            number = b.add(b.mul(part, given["batches"]), self.batch)
             one = b.mul(b.zext(given["rows"], I64), b.zext(given["columns"], I64))
-            begin = b.mul(b.zext(number, I64), one)
-            kind = CHUNKS[form.fragment.summed]
-            self.output = b.gep(given["output"], [begin], source_etype=kind)
-        else:
-            self.output = self._batch_base(2, batch)
+            kind = TYPES[form.fragment.dtypes[1]]
+            parts = b.gep(given["output"], [b.mul(b.zext(number, I64), one)], source_etype=kind)
+        self.results = Results(self, form.ending, parts)
 
-    def _batch_base(self, at: int, batch: ir.Value) -> ir.Value:
-        """Return where a tensor's batch begins."""
-        b, given = self.b, self.given
-        number = b.add(b.add(given["batch_places"], b.mul(batch, I32(3))), I32(at))
-        place = b.gep(given["tables"], [number], source_etype=I32)
-        begin = b.zext(b.load(place, align=4, typ=I32), I64)
-        kind = CHUNKS[self.form.fragment.element]
-        tensor = given[("first", "second", "output")[at]]
-        return b.gep(tensor, [begin], source_etype=kind)
-
-    def _operand(self, at: int) -> Operand:
-        return (self.form.first, self.form.second)[at]
+    def _least(self, one: ir.Value, other: ir.Value) -> ir.Value:
+        return self.b.select(self.b.icmp_unsigned("<", one, other), one, other)
 
     def _find_chunks(self, at: int) -> _Chunks:
         """Find what a thread copies of an operand: which chunks of each tile, and their rows."""
-        b, form, own = self.b, self.form, self._operand(at)
-        side, extent = ((form.rows, "rows"), (form.columns, "columns"))[at]
-        inner, outer = (form.depth, side) if own.along_sum else (side, form.depth)
-        each = inner // own.width
-        total = each * outer
+        b, form, own = self.b, self.form, self.form.operands[at]
+        lines, length = form.tile(at)
+        each = length // own.width
         found = _Chunks([], [], [], [])
-        for first in range(0, total, form.threads):
-            number = b.and_(b.add(self.tid, I32(first)), I32(total - 1))
+        for first in range(0, lines * each, form.threads):
+            number = b.and_(b.add(self.thread, I32(first)), I32(lines * each - 1))
             along = b.mul(b.and_(number, I32(each - 1)), I32(own.width))
             line = b.lshr(number, I32(each.bit_length() - 1))
             size = form.fragment.element
             to = b.add(b.mul(line, I32(form.pitch(at))), b.mul(along, I32(size)))
             free, depth = (line, along) if own.along_sum else (along, line)
             free = b.add(self.begin[at], free)
-            inside = b.icmp_unsigned("<", free, self.given[extent])
-            name = ("first_free", "second_free")[at]
-            place = self._place(name, b.select(inside, free, I32(0)), own.free_linear)
+            inside = b.icmp_unsigned("<", free, self.given[("rows", "columns")[at]])
+            side = ("first_free", "second_free")[at]
+            place = self.place(side, b.select(inside, free, I32(0)), linear=own.free_linear)
             for where, one in zip(found, (to, inside, place, depth), strict=True):
                 where.append(one)
         return found
 
     def _copy_tiles(self, stage: ir.Value, begin: ir.Value) -> None:
         """Copy both operands' tiles from a step of the sum on to a stage in shared memory."""
-        b, form = self.b, self.form
-        for at, chunks in enumerate(self.chunks):
-            own, size = self._operand(at), form.fragment.element
+        b, form, size = self.b, self.form, self.form.fragment.element
+        for at, (chunks, own) in enumerate(zip(self.chunks, form.operands, strict=True)):
             base = b.add(b.mul(stage, I32(form.stage_bytes)), I32(at * form.tile_bytes(0)))
-            name = ("first_sum", "second_sum")[at]
+            side = ("first_sum", "second_sum")[at]
             for to, inside, place, depth in zip(*chunks, strict=True):
                 step = b.add(begin, depth)
                 wanted = b.and_(inside, b.icmp_unsigned("<", step, self.high))
-                summed = self._place(name, b.select(wanted, step, I32(0)), own.sum_linear)
+                step = b.select(wanted, step, I32(0))
+                summed = self.place(side, step, linear=own.sum_linear)
                 offset = b.select(wanted, b.add(place, summed), I32(0))
                 source = b.gep(self.bases[at], [b.zext(offset, I64)], source_etype=CHUNKS[size])
                 where = b.gep(self.pool, [b.add(base, to)], source_etype=I8)
                 self.target.copy(b, where, source, size * own.width, wanted)
         self.target.close_copies(b)
 
-    def _loop(self) -> list[ir.Value]:
+    def _loop(self) -> Values:
         """Write the loop over the sum: copies run ahead of what is multiplied."""
         b, form, target = self.b, self.form, self.target
         ahead = form.stages - 1
@@ -186,14 +158,11 @@ class _Product:
         before = b.block
         loop, done = (self.kernel.append_basic_block(name) for name in ("loop", "done"))
         zero = self.warp.zero
-        count = form.side[0] * form.side[1] * self.warp.sums
-        some = b.icmp_unsigned("<", self.low, self.high)
-        b.cbranch(some, loop, done)
+        count = form.side[0] * form.side[1] * form.fragment.sums
+        b.cbranch(b.icmp_unsigned("<", self.low, self.high), loop, done)
         b.position_at_end(loop)
         step, read, write = (b.phi(I32) for _ in range(3))
         sums = [b.phi(zero.type) for _ in range(count)]
-        for phi, one in zip((step, read, write), (self.low, I32(0), I32(ahead)), strict=True):
-            phi.add_incoming(one, before)
         if ahead:
             target.await_copies(b, ahead - 1)
             target.barrier(b)
@@ -207,22 +176,36 @@ class _Product:
         following = b.add(step, I32(form.depth))
         turns = [self._next_stage(one) for one in (read, write)]
         last = b.block
-        for phi, one in zip((step, read, write), (following, *turns), strict=True):
-            phi.add_incoming(one, last)
-        for phi, one in zip(sums, added, strict=True):
-            phi.add_incoming(zero, before)
-            phi.add_incoming(one, last)
         b.cbranch(b.icmp_unsigned("<", following, self.high), loop, done)
         b.position_at_end(done)
-        target_sums = [b.phi(zero.type) for _ in range(count)]
-        for phi, one in zip(target_sums, added, strict=True):
-            phi.add_incoming(zero, before)
+        found = [b.phi(zero.type) for _ in range(count)]
+        begins = [self.low, I32(0), I32(ahead), *[zero] * 2 * count]
+        nexts = [following, *turns, *added, *added]
+        for phi, begin, one in zip([step, read, write, *sums, *found], begins, nexts, strict=True):
+            phi.add_incoming(begin, before)
             phi.add_incoming(one, last)
         target.await_copies(b, 0)
-        return target_sums
+        return found
 
     def _next_stage(self, stage: ir.Value) -> ir.Value:
         """Return the stage after another one, the first after the last."""
         following = self.b.add(stage, I32(1))
         over = self.b.icmp_unsigned("==", following, I32(self.form.stages))
         return self.b.select(over, I32(0), following)
+
+    def _store(self, sums: Values) -> None:
+        """Store what becomes of this lane's sums, as far as they lie within C."""
+        b = self.b
+        known: dict[tuple[int, int], tuple[Values, ir.Value]] = {}
+        for where, one in zip(self.warp.places(), sums, strict=True):
+            for axis, at in enumerate(where):
+                if (axis, id(at)) not in known:
+                    place = b.add(self.begin[axis], at)
+                    inside = b.icmp_unsigned("<", place, self.given[("rows", "columns")[axis]])
+                    place = b.select(inside, place, I32(0))
+                    known[axis, id(at)] = self.results.find(axis, place), inside
+            (row, one_in), (column, other_in) = (
+                known[axis, id(at)] for axis, at in enumerate(where)
+            )
+            with b.if_then(b.and_(one_in, other_in)):
+                self.results.store(row, column, one)

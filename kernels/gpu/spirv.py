@@ -11,14 +11,18 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from tilesolve.kernels.gpu.forms import Arithmetic
-from tilesolve.kernels.gpu.targets import F16, F32, F64, I8, I16, I32, I64, SHARED, Target, Values
+from tilesolve.kernels.gpu.targets import F16, F32, F64, I8, I16, I32, I64, SHARED, Nvptx, Values
 
 
-class Spirv(Target):
+class Spirv(Nvptx):
     """SPIR-V for OpenCL devices with groups of 32 lanes."""
 
     triple = "spirv64v1.4-unknown-unknown"
     convention = "spir_kernel"
+
+    def has(self, what: str) -> bool:
+        """Return whether there is something: all but copies that are asynchronous."""
+        return what != "copies"
 
     def function(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
         """Return a declared function; those of OpenCL have its calling convention."""
@@ -60,18 +64,6 @@ class Spirv(Target):
         """Wait for all threads of the block."""
         function = self.function("_Z7barrierj", ir.VoidType(), [I32])
         b.call(function, [I32(1)], cconv="spir_func")
-
-    def copy(
-        self, b: ir.IRBuilder, to: ir.Value, source: ir.Value, size: int, wanted: ir.Value
-    ) -> None:
-        """Copy at once."""
-        self.copy_at_once(b, to, source, size, wanted)
-
-    def close_copies(self, b: ir.IRBuilder) -> None:
-        """Nothing is on its way."""
-
-    def await_copies(self, b: ir.IRBuilder, left: int) -> None:
-        """Nothing is on its way."""
 
     def _shuffle(self, b: ir.IRBuilder, value: ir.Value, lane: ir.Value) -> ir.Value:
         """Return another lane's value."""
@@ -127,24 +119,18 @@ class Spirv(Target):
         self, b: ir.IRBuilder, kind: Arithmetic, first: Values, second: Values, sums: Values
     ) -> Values:
         """Return sums with a product added, in the layouts of `mma` of PTX."""
-        name = f"multiply_{kind}"
-        packed = [self._pack(b, part) for part in (first, second, sums)]
-        own = self._own(name, [one.type for one in packed], packed[2].type)
-        if own is not None:
-            self._write_multiply(own, kind, len(first))
-        found = b.call(self.known[name], packed, cconv="spir_func")
+        name, given = f"multiply_{kind}", [*first, *second, *sums]
+        result = ir.VectorType(sums[0].type, len(sums))
+        if (own := self._own(name, [one.type for one in given], result)) is not None:
+            count = len(first), len(first) + len(second)
+            parts = own.args[: count[0]], own.args[count[0] : count[1]], own.args[count[1] :]
+            self._write_multiply(own, kind, *map(list, parts))
+        found = b.call(self.known[name], given, cconv="spir_func")
         return [b.extract_element(found, I32(at)) for at in range(len(sums))]
 
-    def _pack(self, b: ir.IRBuilder, values: Values) -> ir.Value:
-        """Return values as a vector; one as it is."""
-        if len(values) == 1:
-            return values[0]
-        found: ir.Value = ir.Constant(ir.VectorType(values[0].type, len(values)), ir.Undefined)
-        for at, one in enumerate(values):
-            found = b.insert_element(found, one, I32(at))
-        return found
-
-    def _write_multiply(self, own: ir.Function, kind: Arithmetic, registers: int) -> None:
+    def _write_multiply(
+        self, own: ir.Function, kind: Arithmetic, first: Values, second: Values, sums: Values
+    ) -> None:
         """Write the body of a product: of each step of the sum, two rows by two columns.
 
         A lane has sums of rows ``lane / 4`` and 8 further, of columns ``2 * (lane % 4)`` and the
@@ -154,43 +140,38 @@ class Spirv(Target):
         b = ir.IRBuilder(own.append_basic_block())
         lane = self._lane(b)
         line, column = b.and_(lane, I32(28)), b.shl(b.and_(lane, I32(3)), I32(3))
-        first, second, sums = own.args
-        rows = 1 if kind == "float64" else 2
-        for step in range(max(1, registers // 2)):
+        rows = len(sums) // 2
+        for step, register in enumerate(second):
             for at in range(4):
                 left = [
-                    self._shuffle(b, self._part(b, first, rows * step + row), b.add(line, I32(at)))
-                    for row in range(rows)
+                    self._shuffle(b, one, b.add(line, I32(at)))
+                    for one in first[rows * step : rows * step + rows]
                 ]
                 right = [
-                    self._shuffle(
-                        b, self._part(b, second, step), b.add(column, I32(4 * beside + at))
-                    )
+                    self._shuffle(b, register, b.add(column, I32(4 * beside + at)))
                     for beside in range(2)
                 ]
-                for half in range(2 if kind in ("float16", "bfloat16") else 1):
-                    ones = [self._number(b, one, kind, half) for one in left]
-                    others = [self._number(b, one, kind, half) for one in right]
-                    for place in range(2 * rows):
-                        more = self.fused(
-                            b,
-                            ones[place // 2],
-                            others[place % 2],
-                            b.extract_element(sums, I32(place)),
-                        )
-                        sums = b.insert_element(sums, more, I32(place))
-        b.ret(sums)
+                for part in range({"float16": 2, "bfloat16": 2, "int8": 4}.get(kind, 1)):
+                    ones = [self._number(b, one, kind, part) for one in left]
+                    others = [self._number(b, one, kind, part) for one in right]
+                    sums = [
+                        self.fused(b, ones[place // 2], others[place % 2], one)
+                        for place, one in enumerate(sums)
+                    ]
+        found = ir.Constant(own.function_type.return_type, ir.Undefined)
+        for place, one in enumerate(sums):
+            found = b.insert_element(found, one, I32(place))
+        b.ret(found)
 
-    def _part(self, b: ir.IRBuilder, value: ir.Value, at: int) -> ir.Value:
-        return b.extract_element(value, I32(at)) if isinstance(value.type, ir.VectorType) else value
-
-    def _number(self, b: ir.IRBuilder, value: ir.Value, kind: Arithmetic, half: int) -> ir.Value:
-        """Return what a register holds as a number; of halves one of two."""
+    def _number(self, b: ir.IRBuilder, value: ir.Value, kind: Arithmetic, part: int) -> ir.Value:
+        """Return what a register holds as a number; of halves one of two, of bytes one of four."""
         if kind == "float64":
             return value
         if kind == "tf32":
             return b.bitcast(value, F32)
-        bits = b.lshr(value, I32(16 * half))
+        if kind == "int8":
+            return b.sext(b.trunc(b.lshr(value, I32(8 * part)), I8), I32)
+        bits = b.lshr(value, I32(16 * part))
         if kind == "bfloat16":
             return b.bitcast(b.shl(bits, I32(16)), F32)
         return b.fpext(b.bitcast(b.trunc(bits, I16), F16), F32)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from llvmlite import ir
 
 from tilesolve.kernels.gpu.forms import WARP, Form
-from tilesolve.kernels.gpu.targets import F32, F64, I8, I32, Target, Values
+from tilesolve.kernels.gpu.targets import I8, I32, Target, Values
+from tilesolve.kernels.gpu.writing import TYPES
 
 
 class Warp:
@@ -15,9 +16,7 @@ class Warp:
         self, target: Target, b: ir.IRBuilder, form: Form, tid: ir.Value, pool: ir.Value
     ) -> None:
         self.target, self.b, self.form, self.pool = target, b, form, pool
-        self.kind = F64 if form.fragment.summed == 8 else F32
-        self.zero = ir.Constant(self.kind, 0.0)
-        self.sums = {16: 8, 8: 4}[form.fragment.columns] if form.fragment.rows == 16 else 2
+        self.zero = ir.Constant(TYPES[form.fragment.dtypes[1]], None)
         self.lane = b.and_(tid, I32(WARP - 1))
         warp = b.lshr(tid, I32(WARP.bit_length() - 1))
         count = form.warps[0]
@@ -30,7 +29,7 @@ class Warp:
     def _base(self, at: int) -> ir.Value:
         """Return the bytes from a stage's begin to where this lane reads of an operand."""
         b, form = self.b, self.form
-        along_sum = (form.first, form.second)[at].along_sum
+        along_sum = form.operands[at].along_sum
         free, depth = self._reach(at, along_sum=along_sum)
         free = b.add(free, self.begin[at])
         line, along = (free, depth) if along_sum else (depth, free)
@@ -40,15 +39,19 @@ class Warp:
 
     def _reach(self, at: int, *, along_sum: bool) -> tuple[ir.Value, ir.Value]:
         """Return the row or column of a fragment, and the step of its sum, that this lane reads."""
-        b, lane = self.b, self.lane
-        if self.form.fragment.element == 2:
-            # A row of one of four 8×8 blocks, as `Target.load_halves` takes them.
+        b, lane, element = self.b, self.lane, self.form.fragment.element
+        if element <= 2:
+            # A row of one of four blocks of 8×16 bytes, as `Target.load_halves` takes them.
             row = b.and_(lane, I32(7))
             first = b.and_(lane, I32(8))
-            second = b.lshr(b.and_(lane, I32(16)), I32(1))
+            second = b.lshr(b.and_(lane, I32(16)), I32(element - 1))
             if along_sum:
                 return b.add(row, first), second
-            return first, b.add(row, second)
+            if element == 2:
+                return first, b.add(row, second)
+            # Two neighbours of four: a lane gets all four out of two blocks.
+            pair = b.add(b.shl(b.and_(lane, I32(6)), I32(1)), b.lshr(first, I32(2)))
+            return I32(0), b.add(b.add(second, pair), b.and_(lane, I32(1)))
         if self.form.fragment.depth == 1:
             if at:
                 return b.and_(lane, I32(7)), I32(0)
@@ -66,19 +69,20 @@ class Warp:
             )
             for row, one in enumerate(first):
                 for column, other in enumerate(second):
-                    at = (row * sides[1] + column) * self.sums
-                    own = self._product(one, other, sums[at : at + self.sums])
-                    sums[at : at + self.sums] = own
+                    at = (row * sides[1] + column) * form.fragment.sums
+                    own = self._product(one, other, sums[at : at + form.fragment.sums])
+                    sums[at : at + form.fragment.sums] = own
         return sums
 
     def _load(self, at: int, base: ir.Value, number: int, step: int) -> Values:
         """Return the registers of one fragment of an operand."""
         form, fragment = self.form, self.form.fragment
         side = (fragment.rows, fragment.columns)[at]
-        if fragment.element == 2:
-            along_sum = (form.first, form.second)[at].along_sum
+        if fragment.element <= 2:
+            turned = not form.operands[at].along_sum
             place = self.b.add(base, I32(self._distance(at, number * side, step)))
-            return self.target.load_halves(self.b, self.pool, place, turned=not along_sum)
+            found = self.target.load_halves(self.b, self.pool, place, turned=turned)
+            return self._sort_bytes(found) if self._is_sorted(at) else found
         if fragment.depth == 1:
             places = [(number * side + more, step) for more in range(1 if at else 4)]
         else:
@@ -89,11 +93,25 @@ class Warp:
             ]
         return [self._number(base, self._distance(at, *place)) for place in places]
 
+    def _is_sorted(self, at: int) -> bool:
+        """Return whether bytes lie along rows or columns: neighbours are 8 apart in fragments."""
+        return self.form.fragment.element == 1 and not self.form.operands[at].along_sum
+
+    def _sort_bytes(self, found: Values) -> Values:
+        """Return bytes of neighbours, which alternate, one after the other."""
+        b, four = self.b, ir.VectorType(I8, 4)
+        vectors = [b.bitcast(one, four) for one in found]
+        order = ir.VectorType(I32, 4)
+        return [
+            b.bitcast(b.shuffle_vector(*vectors[at : at + 2], ir.Constant(order, picked)), I32)
+            for at in (0, 2)
+            for picked in ([0, 2, 4, 6], [1, 3, 5, 7])
+        ]
+
     def _distance(self, at: int, free: int, depth: int) -> int:
         """Return the bytes between elements of an operand's tile."""
         form = self.form
-        own = (form.first, form.second)[at]
-        line, along = (free, depth) if own.along_sum else (depth, free)
+        line, along = (free, depth) if form.operands[at].along_sum else (depth, free)
         return line * form.pitch(at) + along * form.fragment.element
 
     def _number(self, base: ir.Value, distance: int) -> ir.Value:
@@ -101,7 +119,7 @@ class Warp:
         b = self.b
         place = b.gep(self.pool, [b.add(base, I32(distance))], source_etype=I8)
         tf32 = self.form.arithmetic == "tf32"
-        kind = I32 if tf32 else self.kind
+        kind = I32 if tf32 else self.zero.type
         found = b.load(place, align=self.form.fragment.element, typ=kind)
         return b.and_(b.add(found, I32(0x1000)), I32(0xFFFFE000)) if tf32 else found
 
@@ -113,7 +131,7 @@ class Warp:
                 self.target.fused(self.b, left, other[0], more)
                 for left, more in zip(one, sums, strict=True)
             ]
-        if fragment.element != 2:
+        if fragment.element > 2:
             return self.target.multiply(self.b, kind, one, other, sums)
         found: Values = []
         for at in range(2):  # eight columns each
@@ -131,12 +149,14 @@ class Warp:
             row, column = b.shl(b.lshr(self.lane, I32(3)), I32(2)), b.and_(self.lane, I32(7))
             own = [(more, 0) for more in range(4)]
         else:
-            row = b.lshr(self.lane, I32(2))
-            column = b.shl(b.and_(self.lane, I32(3)), I32(1))
+            far, wide = (1 + self._is_sorted(at) for at in range(2))
+            row = b.mul(b.lshr(self.lane, I32(2)), I32(far))
+            column = b.mul(b.and_(self.lane, I32(3)), I32(2 * wide))
+            apart = [1 if one == 2 else 8 for one in (far, wide)]
             own = [
-                (down, across + beside)
-                for across in range(0, fragment.columns, 8)
-                for down in range(0, fragment.rows, 8)
+                (down * apart[0], across * apart[1] + beside * wide)
+                for across in range(fragment.columns // 8)
+                for down in range(fragment.rows // 8)
                 for beside in range(2)
             ]
         rows = {

@@ -4,30 +4,34 @@ import random
 import re
 
 import pytest
-from gpu_cases import DTYPES, draw_problem, draw_tiling, make_tiling
+from gpu_cases import DTYPES, draw_problem, draw_tiling
 
+from tilesolve.contractions.device_problem import DeviceProblem
+from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import DeviceError
-from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.product import Product
-from tilesolve.gpu.strategy import solve_for_device
+from tilesolve.gpu.strategy import make_tiling, solve_for_device
 from tilesolve.kernels.gpu.assembling import assemble, count_instructions, find_tool, make_code
-from tilesolve.kernels.gpu.parts import Addition
+from tilesolve.kernels.gpu.forms import Ending
 from tilesolve.machine.device import Device
 
 needs_assembler = pytest.mark.skipif(find_tool("ptxas") is None, reason="gpu-test is missing")
 
-NAMES = {"float16": "HMMA", "bfloat16": "HMMA", "tf32": "HMMA", "float64": "DMMA"}
+NAMES = {
+    **dict.fromkeys(("float16", "bfloat16", "tf32"), "HMMA"),
+    **{"float64": "DMMA", "int8": "IMMA"},
+}
 """What tensor cores' instructions are called in assembled code."""
 
 
 def make_form(arithmetic, extent=128):
-    problem = Problem.of("ij-ik-kj", extent, DTYPES[arithmetic])
+    problem = DeviceProblem.of("ij-ik-kj", extent, DTYPES[arithmetic])
     product = Product.of(problem)
-    depth = {"float16": 32, "bfloat16": 32, "float64": 8}.get(arithmetic, 16)
-    return make_tiling(product, arithmetic, (64, 64, depth), (2, 2)).form
+    depth = {"float16": 32, "bfloat16": 32, "int8": 64, "float64": 8}.get(arithmetic, 16)
+    return make_tiling(product, arithmetic, (64, 64, depth), (2, 2), 3).form
 
 
-@pytest.mark.parametrize("arithmetic", ["float16", "float64"])
+@pytest.mark.parametrize("arithmetic", ["float16", "float64", "int8"])
 def test_ptx_has_the_instructions_that_are_counted(arithmetic):
     form = make_form(arithmetic)
     text = make_code(form, 80).decode()
@@ -59,13 +63,17 @@ def test_what_a_target_lacks_is_an_error():
         ("bfloat16", 90),
         ("tf32", 80),
         ("float64", 90),
+        ("int8", 80),
+        ("int8", 90),
         ("fma32", 75),
         ("fma64", 80),
     ],
 )
-def test_drawn_kernels_do_not_spill(arithmetic, capability):
+@pytest.mark.parametrize("chain", ["", "* gelu"])
+def test_drawn_kernels_do_not_spill(arithmetic, capability, chain):
     rng = random.Random(arithmetic)
-    product = Product.of(draw_problem(rng, arithmetic))
+    chain = Epilogue.parse("" if arithmetic == "int8" else chain)
+    product = Product.of(draw_problem(rng, arithmetic), chain, accumulate=bool(chain.operations))
     form = draw_tiling(rng, product, arithmetic).form
     made = assemble(form, capability)
     assert made.spilled == 0
@@ -82,11 +90,13 @@ def test_drawn_kernels_do_not_spill(arithmetic, capability):
         ("a100", "float16"),
         ("h100", "float64"),
         ("h200", "float32"),
+        ("a100", "int8"),
     ],
 )
 def test_plans_have_the_registers_that_the_assembler_counts(name, dtype):
     device = Device.load(name)
-    found = solve_for_device(Problem.of("ij-ik-kj", 4096, dtype), device)
+    product = Product.of(DeviceProblem.of("ij-ik-kj", 4096, dtype))
+    found = solve_for_device(product, device)
     form = found.tiling.form
     made = assemble(form, device.capability)
     assert found.assembled
@@ -100,4 +110,4 @@ def test_plans_have_the_registers_that_the_assembler_counts(name, dtype):
 @needs_assembler
 def test_parts_are_added_without_spilling():
     for arithmetic in ("float16", "float64"):
-        assert assemble(Addition(arithmetic, False, True), 80).spilled == 0
+        assert assemble(Ending(arithmetic, ((False, True),)), 80).spilled == 0

@@ -8,7 +8,9 @@ from gpu_cases import DTYPES, draw_problem, draw_tiling, make_case, make_tiling,
 
 import tilesolve
 from tilesolve.contractions.problem import Problem
-from tilesolve.gpu.emulation import emulate, find_runtime
+from tilesolve.gpu.emulation import Job, emulate, find_runtime
+from tilesolve.gpu.launches import Launch, Launches
+from tilesolve.kernels.gpu.sweeping import SWEEP, SWEEP_THREADS, Sweep
 
 pytestmark = pytest.mark.skipif(find_runtime() is None, reason="the extra gpu-test is missing")
 
@@ -21,12 +23,14 @@ def check(cases):
         assert difference.max() <= tolerance(problem, arithmetic), (str(problem), arithmetic)
 
 
-def drawn(seed, arithmetic, spec=None, **given):
+def drawn(seed, arithmetic, spec=None, epilogue="", accumulate=False, **given):
     rng = random.Random(f"{seed} {arithmetic}")
     problem = draw_problem(rng, arithmetic, spec)
-    job, wanted = make_case(
-        problem, lambda product: draw_tiling(rng, product, arithmetic, **given), seed
-    )
+
+    def tile(product):
+        return draw_tiling(rng, product, arithmetic, **given)
+
+    job, wanted = make_case(problem, tile, seed, epilogue, accumulate)
     return job, wanted, problem, arithmetic
 
 
@@ -39,15 +43,46 @@ def test_every_arithmetic_is_right():
             drawn(4, "float64", "bij-bik-bkj", parts=1),
             drawn(5, "fma32", "abcd-aebf-dfce", parts=1),
             drawn(6, "float16", "abc-bda-dc", parts=3, stages=1),
+            drawn(7, "int8", "ij-ik-jk", parts=1),
+            drawn(8, "int8", "ij-ki-kj", parts=3),
         ]
     )
+
+
+def test_results_are_added_and_followed_by_functions():
+    check(
+        [
+            drawn(1, "float16", "ij-ik-kj", "+j relu", parts=1),
+            drawn(2, "bfloat16", "bij-bik-bkj", "*bi +", accumulate=True, parts=3),
+            drawn(4, "int8", "ij-ik-kj", "+ij", accumulate=True, parts=3),
+        ]
+    )
+
+
+def test_sweeps_read_every_chunk():
+    """Each thread keeps what it read, an odd number of times."""
+    source = np.random.default_rng(0).integers(0, 2**31, 4 * 1000, np.uint32)
+    threads = 2 * SWEEP_THREADS
+    arrays = {"source": source, "output": np.zeros(threads, np.uint32)}
+    numbers = len(source) // 4, 3, threads
+    one = Launch(Sweep(), SWEEP, (2, 1, 1), SWEEP_THREADS, 0, (*arrays, *numbers))
+    found = emulate([Job(Launches((one,), np.zeros(1, np.int32), 0), arrays)])[0]
+    assert np.bitwise_xor.reduce(found) == np.bitwise_xor.reduce(source)
+    own = source.reshape(-1, 4)[5::threads]
+    assert found[5] == np.bitwise_xor.reduce(own, axis=None)
+
+
+CHAINS = ("", "+ relu6", "clip(-1,2)", "silu", "tanh", "gelu-tanh sigmoid")
+"""Epilogues for any output."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arithmetic", DTYPES)
 @pytest.mark.parametrize("seed", range(6))
 def test_drawn_problems_are_right(arithmetic, seed):
-    check([drawn(10 * seed + number, arithmetic) for number in range(4)])
+    chain = "" if arithmetic == "int8" else CHAINS[seed]
+    cases = [drawn(10 * seed + number, arithmetic) for number in range(3)]
+    check([*cases, drawn(10 * seed + 3, arithmetic, epilogue=chain, accumulate=bool(seed % 2))])
 
 
 @pytest.mark.slow
@@ -56,7 +91,7 @@ def test_sides_around_those_of_a_block_are_right():
     for extra in (-1, 0, 1):
         problem = Problem.of("ij-ik-kj", {"i": 64 + extra, "j": 64 - extra, "k": 48 + extra}, "f4")
         job, wanted = make_case(
-            problem, lambda one: make_tiling(one, "tf32", (32, 32, 16), (2, 2)), extra + 1
+            problem, lambda one: make_tiling(one, "tf32", (32, 32, 16), (2, 2), 3), extra + 1
         )
         cases.append((job, wanted, problem, "tf32"))
     check(cases)

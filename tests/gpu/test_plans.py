@@ -43,6 +43,24 @@ def test_plans_are_written_and_read(plan):
             GpuPlan.from_json(text)
 
 
+def test_results_are_added_and_followed_by_functions():
+    found = tilesolve.plan(
+        "bij-bik-bkj", 96, "a100", dtype="float32", accumulate=True, epilogue="*bj +i relu"
+    )
+    assert GpuPlan.from_json(found.to_json()) == found
+    assert "C is where(" in str(found)
+    own = tilesolve.elementwise(lambda x: x * x)
+    assert "C is sum[] * sum[]" in str(tilesolve.plan("ij-ik-kj", 96, "a100", epilogue=own))
+
+
+def test_bytes_are_summed_as_integers():
+    found = tilesolve.plan("ij-ik-jk", 256, "a100", dtype="int8")
+    assert GpuPlan.from_json(found.to_json()) == found
+    assert found.problem.bytes == (4 * 256**2, 256**2, 256**2)
+    with pytest.raises(DtypeError):
+        tilesolve.plan("ij-ik-jk", 256, "i7-6700k", dtype="int8")
+
+
 def test_what_if_parts_were_faster(plan):
     assert plan.whatif(compute=2.0).seconds <= plan.seconds
     with pytest.raises(tilesolve.TilesolveError):
@@ -83,8 +101,9 @@ def test_wrong_arrays_are_not_emulated(plan):
 @pytest.mark.parametrize(
     "asked",
     [
-        {"accumulate": True},
-        {"epilogue": "relu"},
+        {"tries": 2},
+        {"epilogue": "+z"},
+        {"epilogue": tilesolve.elementwise(lambda x: float(str(x)))},
         {"strategy": "composition"},
         {"constant": "B"},
         {"workers": 2},

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from gpu_cases import SPECS, draw_problem, draw_tiling
 
+from tilesolve.contractions.device_problem import DeviceProblem
+from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.launches import list_launches
@@ -38,7 +40,7 @@ def test_places_reach_every_element_once(spec):
     named = (
         (found.operands[0], "first_free", "first_sum"),
         (found.operands[1], "second_free", "second_sum"),
-        (0, "row_step", "column_step"),
+        (0, "output_row", "output_column"),
     )
     for at, (tensor, one, other) in enumerate(named):
         starts = found.batch_places[at::3]
@@ -71,13 +73,13 @@ def test_what_is_copied_at_once_lies_side_by_side(spec):
 )
 def test_what_is_no_product_is_refused(spec, kind):
     with pytest.raises(kind):
-        solve_for_device(Problem.of(spec, 8), Device.load("a100"))
+        solve_for_device(Product.of(Problem.of(spec, 8)), Device.load("a100"))
 
 
 def test_empty_and_huge_tensors_are_refused():
     for extent in (0, 2**16):
         with pytest.raises(SizeError):
-            solve_for_device(Problem.of("ij-ik-kj", extent), Device.load("a100"))
+            solve_for_device(Product.of(Problem.of("ij-ik-kj", extent)), Device.load("a100"))
 
 
 @pytest.mark.parametrize(
@@ -91,10 +93,12 @@ def test_empty_and_huge_tensors_are_refused():
         ("xavier", "float16", False, DtypeError),
         ("xavier", "float32", True, PlanError),
         ("a100", "complex64", False, DtypeError),
+        ("h100", "int8", False, "int8"),
+        ("rtx2080ti", "int8", False, DtypeError),
     ],
 )
 def test_arithmetic_is_what_the_device_has(device, dtype, tf32, found):
-    problem = Problem.of("ij-ik-kj", 64, dtype)
+    problem = DeviceProblem.of("ij-ik-kj", 64, dtype)
     if isinstance(found, str):
         assert choose_arithmetic(problem, Device.load(device), tf32=tf32) == found
     else:
@@ -103,11 +107,13 @@ def test_arithmetic_is_what_the_device_has(device, dtype, tf32, found):
 
 
 @pytest.mark.parametrize("device", ["a100", "rtx2080ti", "h200"])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8"])
 def test_solutions_fit_their_device(device, dtype):
     rng, device = random.Random(device + dtype), Device.load(device)
     sizes = {x: round(2 ** rng.uniform(4, 12)) for x in "ijk"}
-    found = solve_for_device(Problem.of("ij-ik-kj", sizes, dtype), device)
+    if dtype == "int8" and device.peak(dtype) is None:
+        pytest.skip("it has no such tensor cores")
+    found = solve_for_device(Product.of(DeviceProblem.of("ij-ik-kj", sizes, dtype)), device)
     form = found.tiling.form
     assert form.shared_bytes <= device.shared_block
     assert form.threads <= device.block_threads
@@ -151,12 +157,25 @@ def test_bytes_are_counted_block_by_block():
         assert all(a <= b <= c for a, b, c in zip(once, far, volumes, strict=True))
 
 
+def test_what_ends_a_result_is_paid_for():
+    device, problem = Device.load("a100"), Problem.of("ij-ik-kj", 512, "float32")
+    plain, added, scaled = (
+        Product.of(problem),
+        Product.of(problem, accumulate=True),
+        Product.of(problem, Epilogue.parse("*ij")),
+    )
+    seconds = [
+        solve_for_device(one, device).cost.level("memory").seconds for one in (plain, added, scaled)
+    ]
+    assert seconds[0] < seconds[1] == pytest.approx(seconds[2])
+
+
 def test_the_program_is_no_slower_than_whole_tiles():
     """Relaxed tiles have no fragments, no waves and no waiting: whole ones take longer."""
     device = Device.load("a100")
     product = Product.of(Problem.of("ij-ik-kj", 4096, "float16"))
     relaxed = relax(product, device, "float16", 32, 3)
-    found = solve_for_device(product.problem, device)
+    found = solve_for_device(product, device)
     assert relaxed.seconds <= found.seconds
     sizes = dict(relaxed.sizes)
     assert sizes["W_M"] <= sizes["B_M"] * (1 + 1e-6)
@@ -166,7 +185,9 @@ def test_the_program_is_no_slower_than_whole_tiles():
 def test_faster_parts_never_make_a_plan_slower():
     device = Device.load("h100")
     problem = Problem.of("ij-ik-kj", "i=700 j=3000 k=900", "float16")
-    usual = solve_for_device(problem, device).seconds
+    usual = solve_for_device(Product.of(problem), device).seconds
     for name in ("compute", "memory_bandwidth", "l2_bandwidth"):
         factors = {name: 1.2}
-        assert solve_for_device(problem, device.scale(factors)).seconds <= usual * 1.000001
+        assert (
+            solve_for_device(Product.of(problem), device.scale(factors)).seconds <= usual * 1.000001
+        )

@@ -2,16 +2,19 @@
 
 import numpy as np
 
-from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.device_problem import DeviceProblem
+from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.gpu.emulation import Job
 from tilesolve.gpu.launches import list_launches
-from tilesolve.gpu.product import Product, is_linear
-from tilesolve.gpu.tilings import Tiling
-from tilesolve.kernels.gpu.forms import FRAGMENTS, Form
+from tilesolve.gpu.product import Product
+from tilesolve.gpu.strategy import make_tiling
+from tilesolve.kernels.gpu.forms import FRAGMENTS
 
 DTYPES = {
     "float16": "float16",
     "bfloat16": "bfloat16",
+    "int8": "int8",
     "tf32": "float32",
     "fma32": "float32",
     "float64": "float64",
@@ -40,21 +43,13 @@ def array_dtype(dtype):
     return np.dtype(dtype)
 
 
-def make_tiling(product, arithmetic, block, warps, stages=3, parts=1, group=2):
-    """A tiling of a product by given sides."""
-    linear = (is_linear(product.places[name]) for name in ("row_step", "column_step"))
-    operands = product.operand(0), product.operand(1)
-    form = Form(arithmetic, *block, warps, stages, *operands, *linear, parts > 1)
-    return Tiling(form, parts, group)
-
-
 def draw_tiling(rng, product, arithmetic, **given):
     """A small tiling: a block of one to four warps of one to two fragments each way."""
     fragment = FRAGMENTS[arithmetic]
     warps = rng.choice([(1, 1), (1, 2), (2, 1), (2, 2)])
     sides = [warps[0] * fragment.rows, warps[1] * fragment.columns]
     block = (*(side * rng.choice([1, 2]) for side in sides), max(8, fragment.depth))
-    chosen = {"stages": rng.choice([1, 2, 3]), "parts": rng.choice([1, 1, 3])}
+    chosen = {"stages": rng.choice([1, 2, 3]), "parts": rng.choice([1, 1, 3]), "group": 2}
     return make_tiling(product, arithmetic, block, warps, **{**chosen, **given})
 
 
@@ -64,28 +59,46 @@ def draw_problem(rng, arithmetic, spec=None):
     letters = sorted(set(spec) - {"-"})
     few = len(letters) > 4
     sizes = {x: rng.choice([3, 5, 8] if few else [1, 7, 16, 24, 33, 72]) for x in letters}
-    return Problem.of(spec, sizes, DTYPES[arithmetic])
+    return DeviceProblem.of(spec, sizes, DTYPES[arithmetic])
 
 
-def make_case(problem, tiling_of, seed):
-    """A job of a problem on fresh data with a poisoned output, and what it must yield."""
+def draw_array(rng, shape, dtype):
+    """Fresh numbers around one, or bytes."""
+    if dtype.startswith("int"):
+        return rng.integers(-128, 128, shape, dtype=dtype)
+    return rng.standard_normal(shape).astype(array_dtype(dtype))
+
+
+def make_case(problem, tiling_of, seed, epilogue="", accumulate=False):
+    """A job of a problem on fresh data, and what it must yield.
+
+    The output is poisoned unless it is added to.
+    """
     rng = np.random.default_rng(seed)
-    product = Product.of(problem)
-    kind = array_dtype(problem.dtype)
-    arrays = [rng.standard_normal(problem.shape(at)).astype(kind) for at in (1, 2)]
-    output = np.full(problem.shape(0), np.nan).astype(kind)
+    chain = Epilogue.parse(epilogue)
+    product = Product.of(problem, chain, accumulate=accumulate)
+    arrays = [draw_array(rng, problem.shape(at), problem.dtype) for at in (1, 2)]
+    output = draw_array(rng, problem.shape(0), product.output_dtype)
+    operands = [draw_array(rng, one, product.output_dtype) for one in chain.shapes(problem)]
     texts = ["".join(tensor.letters) for tensor in problem.spec.tensors]
     wanted = np.einsum(
         f"{texts[1]},{texts[2]}->{texts[0]}", *(one.astype(np.float64) for one in arrays)
     )
-    first, second = (arrays[at - 1] for at in product.operands)
-    job = Job(list_launches(product, tiling_of(product)), first, second, output)
-    return job, wanted
+    if accumulate:
+        wanted += output.astype(np.float64)
+    elif product.output_dtype != "int32":
+        output = np.full_like(output, np.nan)
+    wide = [one.astype(np.float64) for one in operands]
+    wanted = apply_epilogue(chain, problem, wanted, wide)
+    names = product.name_arrays(*arrays, output, operands)
+    return Job(list_launches(product, tiling_of(product)), names), wanted
 
 
 def tolerance(problem, arithmetic):
     """By how much a result may differ, of a sum of numbers around one."""
     product = Product.of(problem)
+    if arithmetic == "int8":
+        return 0.0
     unit = {"float16": 2**-11, "bfloat16": 2**-8, "tf32": 2**-10}.get(arithmetic, 0.0)
     rounding = np.finfo(np.float64 if problem.dtype == "float64" else np.float32).eps
     steps = product.extents[2]

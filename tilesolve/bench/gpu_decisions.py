@@ -19,8 +19,8 @@ import numpy as np
 from tilesolve.bench.gpu_estimator import estimate_products
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
-from tilesolve.gpu.product import product_of
-from tilesolve.gpu.strategy import list_tilings, rank_tilings, relax_best
+from tilesolve.gpu.product import Product
+from tilesolve.gpu.strategy import list_tilings, rank_tilings
 from tilesolve.gpu.tilings import Tiling, score_tilings
 from tilesolve.machine.device import Device
 from tilesolve.system.subprocess_call import run_in_process
@@ -50,20 +50,9 @@ LIMITS = (1.05, 1.15)
 class Decision:
     """A product: our tiling and NVIDIA's choice, both by its estimator.
 
-    Parameters
-    ----------
-    sides
-        Rows, columns and sums.
-    tiling
-        Ours.
-    own, given
-        Seconds of its choice, and of our tiling; 0 if it does not know that.
-    choice
-        Its own: block, warp, stages and parts.
-    agreement
-        Rank correlation of prices of drawn tilings; NaN where one side takes all for equal.
-    predicted
-        Seconds that we predict.
+    `own` are the seconds of its choice, `given` those of our tiling, 0 if it does not know that;
+    `agreement` is the rank correlation of prices of drawn tilings, NaN where one side takes all for
+    equal; `predicted` are the seconds that we predict.
     """
 
     sides: tuple[int, int, int]
@@ -109,9 +98,8 @@ def decide(device: Device, shapes: Sequence[tuple[int, int, int]], seed: int) ->
     rng, asked, ours = random.Random(seed), [], []
     for sides in shapes:
         problem = Problem.of("ij-ik-kj", dict(zip("ijk", sides, strict=True)), "float16")
-        product = product_of(problem)
-        relaxed = relax_best(product, device, "float16")
-        tilings = list(list_tilings(product, device, "float16", relaxed))
+        product = Product.of(problem)
+        tilings = list(list_tilings(product, device, "float16"))
         best = rank_tilings(product, device, tilings)[0]
         drawn = rng.sample(tilings, min(COMPARED, len(tilings)))
         scores = score_tilings(product, device, [best, *drawn])

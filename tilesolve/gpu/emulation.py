@@ -6,8 +6,8 @@ import importlib.util
 import json
 import sys
 import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,10 @@ from tilesolve.system.subprocess_call import run_in_process
 
 @dataclass(frozen=True)
 class Job:
-    """Kernels, the operands that they read, and an array of the result's shape and dtype."""
+    """Kernels, and the arrays that they take by name, the ``output`` among them."""
 
     launches: Launches
-    first: NDArray[Any]
-    second: NDArray[Any]
-    output: NDArray[Any]
+    arrays: Mapping[str, NDArray[Any]]
 
 
 @lru_cache(maxsize=1)
@@ -60,45 +58,30 @@ def emulate(jobs: Iterable[Job]) -> list[NDArray[Any]]:
         folder = Path(name)
         (folder / "cpu.icd").write_text(f"{runtime}\n")
         codes: dict[object, str] = {}
-        written = [_write(folder, number, job, codes) for number, job in enumerate(jobs)]
+        for number, job in enumerate(jobs):
+            # The other process knows bytes alone, no dtypes of other libraries.
+            given = {**job.arrays, "tables": job.launches.tables}
+            arrays = {name: np.frombuffer(one.tobytes(), np.uint8) for name, one in given.items()}
+            np.savez(folder / f"arrays{number}.npz", **arrays)  # type: ignore[arg-type]
+            for one in job.launches.kernels:
+                if one.form not in codes:
+                    codes[one.form] = f"code{len(codes)}.spv"
+                    (folder / codes[one.form]).write_bytes(make_code(one.form, None))
+        written = [
+            {
+                "kernels": [
+                    {**asdict(one), "form": codes[one.form]} for one in job.launches.kernels
+                ],
+                "part_bytes": job.launches.part_bytes,
+            }
+            for job in jobs
+        ]
         (folder / "jobs.json").write_text(json.dumps(written))
         environment = {"OCL_ICD_VENDORS": name, "LD_LIBRARY_PATH": str(runtime.parent)}
         try:
             run_in_process(run_jobs, name, EMULATED_SECONDS, environment)
         except (ChildProcessError, TimeoutError) as error:
             raise DeviceError(f"the CPU's OpenCL did not run the kernels: {error}") from error
-        return [
-            np.load(folder / f"result{number}.npy").view(job.output.dtype)
-            for number, job in enumerate(jobs)
-        ]
-
-
-def _write(folder: Path, number: int, job: Job, codes: dict[object, str]) -> dict[str, object]:
-    """Write the files of a job; return what ``jobs.json`` says of it."""
-    arrays = {
-        "first": job.first,
-        "second": job.second,
-        "output": job.output,
-        "tables": job.launches.tables,
-    }
-    files = {}
-    for name, array in arrays.items():
-        files[name] = f"{name}{number}.npy"
-        # Other processes read what NumPy knows: bits of bfloat16 as numbers.
-        plain = array.view(np.uint16) if array.dtype.itemsize == 2 else array
-        np.save(folder / files[name], np.ascontiguousarray(plain))
-    kernels = []
-    for one in job.launches.kernels:
-        if one.form not in codes:
-            codes[one.form] = f"code{len(codes)}.spv"
-            (folder / codes[one.form]).write_bytes(make_code(one.form, None))
-        kernels.append(
-            {
-                "code": codes[one.form],
-                "name": one.name,
-                "grid": one.grid,
-                "threads": one.threads,
-                "arguments": one.arguments,
-            }
-        )
-    return {"arrays": files, "kernels": kernels, "part_bytes": job.launches.part_bytes}
+        results = [np.load(folder / f"result{number}.npy") for number in range(len(jobs))]
+    shaped = zip(results, (job.arrays["output"] for job in jobs), strict=True)
+    return [found.view(output.dtype).reshape(output.shape) for found, output in shaped]

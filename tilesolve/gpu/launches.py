@@ -8,32 +8,21 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesolve.gpu.product import Product
+from tilesolve.gpu.product import Product, is_linear
 from tilesolve.gpu.tilings import Tiling
-from tilesolve.kernels.gpu.forms import Form
-from tilesolve.kernels.gpu.parts import ADDITION, ADDITION_ARGUMENTS, THREADS, Addition
-from tilesolve.kernels.gpu.product import ARGUMENTS, KERNEL
+from tilesolve.kernels.gpu.assembling import Kernel
+from tilesolve.kernels.gpu.parts import ADDITION, THREADS, addition_arguments
+from tilesolve.kernels.gpu.product import KERNEL, product_arguments
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel, and how it is started.
+    """One kernel, and how it is started: blocks along three axes, threads and shared bytes of each.
 
-    Parameters
-    ----------
-    form
-        What its code depends on.
-    name
-        Of the kernel.
-    grid, threads
-        Blocks along three axes, and threads of each.
-    shared
-        Bytes of shared memory of a block.
-    arguments
-        Names of arrays: ``first``, ``second``, ``output``, ``tables`` or ``parts``; and numbers.
+    Its arguments are names of arrays, such as ``first``, ``output`` or ``operand0``, and numbers.
     """
 
-    form: Form | Addition
+    form: Kernel
     name: str
     grid: tuple[int, int, int]
     threads: int
@@ -43,16 +32,9 @@ class Launch:
 
 @dataclass(frozen=True)
 class Launches:
-    """All kernels of a contraction, in order.
+    """All kernels of a contraction, in order, and the bytes that parts of sums take between them.
 
-    Parameters
-    ----------
-    kernels
-        They follow each other.
-    tables
-        Where elements are that are not equally far apart, and where batches begin.
-    part_bytes
-        That parts of sums take; 0 for none.
+    Tables say where batches begin, and where elements are that are not equally far apart.
     """
 
     kernels: tuple[Launch, ...]
@@ -67,50 +49,33 @@ def list_launches(product: Product, tiling: Tiling) -> Launches:
     --------
     >>> from tilesolve.contractions.problem import Problem
     >>> product = Product.of(Problem.of("ij-ik-kj", 200, "float32"))
-    >>> form = Form("fma32", 64, 64, 8, (2, 1), 2, product.operand(0), product.operand(1))
-    >>> [(one.name, one.grid) for one in list_launches(product, Tiling(form)).kernels]
+    >>> from tilesolve.gpu.strategy import make_tiling
+    >>> tiling = make_tiling(product, "fma32", (64, 64, 8), (2, 1), 2)
+    >>> [(one.name, one.grid) for one in list_launches(product, tiling).kernels]
     [('product', (16, 1, 1))]
     """
     form, (rows, columns, steps, batches) = tiling.form, product.extents
-    linear = {
-        "first_free": form.first.free_linear,
-        "first_sum": form.first.sum_linear,
-        "second_sum": form.second.sum_linear,
-        "second_free": form.second.free_linear,
-        "row_step": form.row_linear,
-        "column_step": form.column_linear,
-    }
-    tables, length, numbers = [product.batch_places], len(product.batch_places), {}
-    for name, places in product.places.items():
-        if linear[name]:
-            numbers[name] = int(places[1]) if len(places) > 1 else 0
+    tables, length, sides = [product.batch_places], len(product.batch_places), {}
+    for side, places in product.places.items():
+        if is_linear(places):
+            sides[side] = int(places[1]) if len(places) > 1 else 0
         else:
             tables.append(places)
-            numbers[name], length = length, length + len(places)
+            sides[side], length = length, length + len(places)
     part = ceil(ceil(steps / tiling.parts) / form.depth) * form.depth
-    numbers |= {"rows": rows, "columns": columns, "sum": steps, "part": part}
-    numbers |= {"group": tiling.group, "batches": batches, "batch_places": 0}
-    numbers |= {"count": tiling.parts}
-    blocks = ceil(rows / form.rows) * ceil(columns / form.columns)
-    kernels = []
-    own = dict(numbers)
+    numbers = {"rows": rows, "columns": columns, "sum": steps, "part": part, **sides}
+    numbers |= {"group": tiling.group, "batches": batches, "count": tiling.parts}
+    blocks = ceil(rows / form.rows) * ceil(columns / form.columns), tiling.parts, batches
+    arrays, own = product_arguments(form)
+    there = numbers | ({"output_row": columns, "output_column": 1} if form.partial else {})
+    names = ("parts" if form.partial and name == "output" else name for name in arrays)
+    given: tuple[str | int, ...] = (*names, *(there[name] for name in own))
+    kernels = [Launch(form, KERNEL, blocks, form.threads, form.shared_bytes, given)]
+    size = 0
     if form.partial:
-        own |= {"row_step": columns, "column_step": 1}
-    names = [("parts" if one == "output" and form.partial else one) for one in ARGUMENTS]
-    kernels.append(
-        Launch(
-            form,
-            KERNEL,
-            (blocks, tiling.parts, batches),
-            form.threads,
-            form.shared_bytes,
-            tuple(own.get(name, name) for name in names),
-        )
-    )
-    if form.partial:
-        addition = Addition(form.arithmetic, linear["row_step"], linear["column_step"])
-        arguments = tuple(numbers.get(name, name) for name in ADDITION_ARGUMENTS)
-        grid = (ceil(rows * columns / THREADS), 1, batches)
-        kernels.append(Launch(addition, ADDITION, grid, THREADS, 0, arguments))
-    size = tiling.parts * batches * rows * columns * form.fragment.summed if form.partial else 0
+        arrays, own = addition_arguments(form.ending)
+        given = (*arrays, *(numbers[name] for name in own))
+        grid = ceil(rows * columns / THREADS), 1, batches
+        kernels.append(Launch(form.ending, ADDITION, grid, THREADS, 0, given))
+        size = tiling.parts * batches * rows * columns * form.fragment.summed
     return Launches(tuple(kernels), np.concatenate(tables).astype(np.int32), size)

@@ -10,18 +10,10 @@ from tilesolve.machine.device import Device
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Blocks at once on a multiprocessor.
+    """Blocks at once on a multiprocessor, 0 where one asks for more than there is; and their warps.
 
-    Parameters
-    ----------
-    blocks
-        How many; 0 where a block asks for more than there is.
-    warps
-        Of all of them.
-    share
-        Of the warps that the multiprocessor could hold.
-    limit
-        What keeps it from more: ``warps``, ``blocks``, ``registers`` or ``shared``.
+    `share` is of the warps that it could hold. What keeps it from more is the limit: ``warps``,
+    ``blocks``, ``registers`` or ``shared``.
     """
 
     blocks: int
@@ -33,16 +25,7 @@ class Occupancy:
 def find_occupancy(device: Device, threads: int, registers: int, shared: int) -> Occupancy:
     """Return how many blocks a multiprocessor holds at once.
 
-    Parameters
-    ----------
-    device
-        Whose multiprocessors.
-    threads
-        Of a block.
-    registers
-        Of a thread.
-    shared
-        Bytes of shared memory of a block.
+    Threads and bytes of shared memory are of a block, registers of a thread.
 
     Examples
     --------

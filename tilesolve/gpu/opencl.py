@@ -10,8 +10,8 @@ from typing import Any
 def run_jobs(text: str) -> str:
     """Run jobs of kernels, which files in a folder hold; write each result beside them.
 
-    The text names the folder; its file ``jobs.json`` has, for each job, the names of its arrays'
-    files, its kernels, and bytes of memory besides.
+    The text names the folder; its file ``jobs.json`` has, for each job, its kernels, and bytes of
+    memory besides.
     """
     import numpy as np
     import pyopencl as cl
@@ -22,16 +22,16 @@ def run_jobs(text: str) -> str:
     queue = cl.CommandQueue(context)
     programs: dict[str, Any] = {}
     for number, job in enumerate(json.loads((folder / "jobs.json").read_text())):
-        arrays = {name: np.load(folder / file) for name, file in job["arrays"].items()}
+        arrays = dict(np.load(folder / f"arrays{number}.npz"))
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         buffers = {name: cl.Buffer(context, flags, hostbuf=array) for name, array in arrays.items()}
         if job["part_bytes"]:
             buffers["parts"] = cl.Buffer(context, cl.mem_flags.READ_WRITE, job["part_bytes"])
         for one in job["kernels"]:
-            if one["code"] not in programs:
-                program = cl.Program(context, (folder / one["code"]).read_bytes())
-                programs[one["code"]] = program.build()
-            kernel = cl.Kernel(programs[one["code"]], one["name"])
+            if one["form"] not in programs:
+                program = cl.Program(context, (folder / one["form"]).read_bytes())
+                programs[one["form"]] = program.build()
+            kernel = cl.Kernel(programs[one["form"]], one["name"])
             given = [
                 buffers[value] if isinstance(value, str) else np.uint32(value)
                 for value in one["arguments"]

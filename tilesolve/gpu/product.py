@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilesolve.constants.gpu import CHUNK_BYTES, MOST_ELEMENTS
-from tilesolve.contractions.errors import PlanError, SizeError
+from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue_terms import FIRST, OPERAND, SECOND, SUM, list_steps
+from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels.gpu.forms import Operand
+from tilesolve.contractions.statements.terms import Number, Read, Term
+from tilesolve.contractions.statements.values import replace_terms
+from tilesolve.kernels.gpu.forms import Arithmetic, Ending, Operand
 
 Places = NDArray[np.int64]
 """Elements from a tensor's begin, for each row, column, sum or batch."""
@@ -27,6 +32,8 @@ class Product:
     ----------
     problem
         What is computed.
+    epilogue, accumulate
+        What is done to each element of C in the end, and whether its own is added before.
     operands
         Numbers of the tensors that have rows and columns: 1 and 2, or turned, so that what lies
         side by side in C are columns.
@@ -41,6 +48,8 @@ class Product:
     """
 
     problem: Problem
+    epilogue: Epilogue
+    accumulate: bool
     operands: tuple[int, int]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -48,13 +57,16 @@ class Product:
     batches: tuple[str, ...]
 
     @classmethod
-    def of(cls, problem: Problem) -> Product:
+    def of(
+        cls, problem: Problem, epilogue: Epilogue | None = None, *, accumulate: bool = False
+    ) -> Product:
         """Return the product that a contraction is.
 
         Raises
         ------
         PlanError
-            If it is none: a convolution, or a letter that stands in one tensor alone.
+            If it is none: a convolution, or a letter that stands in one tensor alone; or if a
+            function of the epilogue is not one of elements that is traced.
         SizeError
             If a tensor is empty, or larger than kernels count.
         """
@@ -79,8 +91,14 @@ class Product:
         first, second = (other, one) if turned else (one, other)
         numbers = (2, 1) if turned else (1, 2)
         kept = set(output)
+        chain = epilogue or Epilogue(())
+        chain.check(problem)
+        if any(step.function for step in list_steps(chain)):
+            raise PlanError(f"GPUs compute no function of {str(chain)!r} that is not traced")
         return cls(
             problem,
+            chain,
+            accumulate,
             numbers,
             _order(problem, kept & set(first) - set(second), (numbers[0], 0)),
             _order(problem, kept & set(second) - set(first), (numbers[1], 0)),
@@ -97,41 +115,113 @@ class Product:
         )
         return rows, columns, sums, batches
 
+    @cached_property
+    def _tensors(self) -> tuple[tuple[str, ...], ...]:
+        """The letters of the operands, of C and of the epilogue's operands."""
+        tensors = self.problem.spec.tensors
+        own = (tensors[at].letters for at in (*self.operands, 0))
+        return (*own, *self.epilogue.operands)
+
+    @cached_property
+    def _arrays(self) -> tuple[str, ...]:
+        """The names of C and of the epilogue's operands, see `Ending`."""
+        return ("output", *(f"operand{at}" for at in range(len(self.epilogue.operands))))
+
     def _places(self, letters: Sequence[str], tensor: int) -> Places:
         """Return where elements of a tensor are along some letters, all others at their begin."""
-        size = self.problem.itemsize
-        strides = self.problem.strides(tensor)
-        found = np.zeros(1, np.int64)
+        found, own = np.zeros(1, np.int64), self._tensors[tensor]
         for letter in letters:
-            steps = np.arange(self.problem.sizes[letter]) * (strides[letter] // size)
-            found = (found[:, None] + steps).ravel()
+            beyond = own[own.index(letter) + 1 :] if letter in own else ()
+            step = prod(self.problem.sizes[i] for i in beyond) if letter in own else 0
+            found = (found[:, None] + np.arange(self.problem.sizes[letter]) * step).ravel()
         return found
 
     @cached_property
     def places(self) -> Mapping[str, Places]:
         """Where elements are, by the arguments of kernels."""
-        first, second = self.operands
-        return {
-            "first_free": self._places(self.rows, first),
-            "first_sum": self._places(self.sums, first),
-            "second_sum": self._places(self.sums, second),
-            "second_free": self._places(self.columns, second),
-            "row_step": self._places(self.rows, 0),
-            "column_step": self._places(self.columns, 0),
+        found = {
+            "first_free": self._places(self.rows, 0),
+            "first_sum": self._places(self.sums, 0),
+            "second_sum": self._places(self.sums, 1),
+            "second_free": self._places(self.columns, 1),
         }
+        for at, name in enumerate(self._arrays, 2):
+            found[f"{name}_row"] = self._places(self.rows, at)
+            found[f"{name}_column"] = self._places(self.columns, at)
+        return found
 
     @cached_property
     def batch_places(self) -> Places:
-        """Where batches of both operands and of C begin, side by side."""
-        return np.stack(
-            [self._places(self.batches, tensor) for tensor in (*self.operands, 0)], axis=1
-        ).ravel()
+        """Where batches of both operands, of C and of the epilogue's begin, side by side."""
+        own = [self._places(self.batches, at) for at in range(len(self._tensors))]
+        return np.stack(own, axis=1).ravel()
+
+    @property
+    def output_dtype(self) -> str:
+        """The dtype of C."""
+        return "int32" if self.problem.dtype == "int8" else self.problem.dtype
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of C, and of what is read to end it: its own elements, and operands."""
+        problem, own = self.problem, self._tensors[3:]
+        size = problem.bytes[0] // prod(problem.shapes[0])
+        more = sum(prod(problem.sizes[i] for i in letters) for letters in own)
+        return problem.bytes[0] * (1 + self.accumulate) + more * size
+
+    def name_arrays(
+        self, first: Any, second: Any, output: Any, operands: Sequence[Any] = ()
+    ) -> dict[str, Any]:
+        """Return arrays by the names that kernels have for them.
+
+        Raises
+        ------
+        SizeError, DtypeError
+            If one is missing, or not of its shape and dtype.
+        """
+        if len(operands) != len(self.epilogue.operands):
+            told = f"{str(self.epilogue)!r} takes {len(self.epilogue.operands)} operands"
+            raise SizeError(f"the epilogue {told}, got {len(operands)}")
+        given = [(first, second)[at - 1] for at in self.operands]
+        names = "first", "second", *self._arrays
+        found = dict(zip(names, (*given, output, *operands), strict=True))
+        for (name, one), letters in zip(found.items(), self._tensors, strict=True):
+            shape = tuple(self.problem.sizes[i] for i in letters)
+            if tuple(one.shape) != shape:
+                raise SizeError(f"an array must have the shape {shape}, got {tuple(one.shape)}")
+            dtype = self.problem.dtype if name in ("first", "second") else self.output_dtype
+            if (known := str(one.dtype).rpartition(".")[2]) != dtype:
+                raise DtypeError(f"an array must be of dtype {dtype}, got {known}")
+        return found
+
+    def ending(self, arithmetic: Arithmetic) -> Ending:
+        """Return what becomes of sums.
+
+        Examples
+        --------
+        >>> problem, chain = Problem.of("ij-ik-kj", 8), Epilogue.parse("*j relu")
+        >>> print(Product.of(problem, chain, accumulate=True).ending("fma64").term)
+        where((sum[] + output[]) * operand0[] <= 0, 0, (sum[] + output[]) * operand0[])
+        """
+        term: Term = SUM + Read("output", ()) if self.accumulate else SUM
+        names = iter(self._arrays[1:])
+        for step in list_steps(self.epilogue):
+            given: dict[Term, Term] = {SUM: term}
+            given |= zip((FIRST, SECOND), map(Number, step.numbers), strict=False)
+            if step.takes_operand:
+                given[OPERAND] = Read(next(names), ())
+            term = replace_terms(step.term, given)
+        linear = tuple(
+            (is_linear(self.places[f"{name}_row"]), is_linear(self.places[f"{name}_column"]))
+            for name in self._arrays
+        )
+        return Ending(arithmetic, linear, term)
 
     def operand(self, at: int) -> Operand:
         """Return how an operand is copied to shared memory: 0 has rows, 1 has columns."""
         name = ("first", "second")[at]
         free, summed = self.places[f"{name}_free"], self.places[f"{name}_sum"]
-        batches = self.batch_places[at::3]
+        batches = self.batch_places[at :: len(self._tensors)]
         most = CHUNK_BYTES // self.problem.itemsize
         widths = [
             _find_width(along, (across, batches), most)
@@ -175,9 +265,3 @@ def _find_width(along: Places, across: tuple[Places, ...], most: int) -> int:
                 return width
         width //= 2
     return 1
-
-
-@lru_cache(maxsize=64)
-def product_of(problem: Problem) -> Product:
-    """Return the product that a contraction is, see `Product.of`."""
-    return Product.of(problem)

@@ -27,14 +27,9 @@ PREFIXES = dict(zip([level for level, _ in ORDERS], "WBG", strict=False))
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """The least of a program.
+    """The least of a program: sides of tiles, such as ``B_M`` for the rows of a block's, and times.
 
-    Parameters
-    ----------
-    sizes
-        Of tiles, such as ``B_M`` for the rows of a block's.
-    times
-        Seconds of each server, and of the arithmetic.
+    Times are seconds of each server, and of the arithmetic.
     """
 
     sizes: tuple[tuple[str, float], ...]

@@ -9,26 +9,11 @@ from math import ceil
 
 import numpy as np
 
-from tilesolve.constants.gpu import (
-    BLOCK_SIDES,
-    CANDIDATES,
-    DEPTH_BYTES,
-    FMA_DEPTHS,
-    GROUPS,
-    LEAST_PART,
-    LEAST_SIDE,
-    LEAST_WARP_SIDE,
-    MOST_WARPS,
-    PARTS,
-    REACH_RATIO,
-    STAGES,
-    WAITED_STAGES,
-    WARP_COUNTS,
-)
+from tilesolve.constants import gpu as limits
 from tilesolve.contractions.errors import DtypeError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
-from tilesolve.gpu.product import Product, is_linear, product_of
+from tilesolve.gpu.product import Product
 from tilesolve.gpu.program import Relaxed, relax
 from tilesolve.gpu.tilings import (
     Tiling,
@@ -37,7 +22,7 @@ from tilesolve.gpu.tilings import (
     price_tiling,
     score_tilings,
 )
-from tilesolve.kernels.gpu.assembling import Assembled, assemble
+from tilesolve.kernels.gpu.assembling import assemble
 from tilesolve.kernels.gpu.forms import FRAGMENTS, Arithmetic, Form
 from tilesolve.kernels.gpu.targets import Nvptx
 from tilesolve.machine.device import Device
@@ -54,27 +39,20 @@ class DeviceSolution:
 
     Parameters
     ----------
-    problem, device
-        What is computed, where.
-    schedule, tf32
+    product, device, schedule, tf32
         What was asked for.
-    tiling
-        The kernel, the parts of the sum, and the order of blocks.
-    cost, waiting
-        Its price, and the seconds that are waited for besides.
-    occupancy
-        Blocks that a multiprocessor holds at once.
-    registers
-        Of a thread.
-    assembled
-        Whether the assembler counted them; else they are estimated.
+    tiling, cost, waiting
+        How, its price, and the seconds that are waited for besides.
+    occupancy, registers, assembled
+        Blocks that a multiprocessor holds, registers of a thread, and whether the assembler counted
+        these; else they are estimated.
     relaxed
         The least of the program, before tiles were whole; None for a fixed schedule.
     priced, spilled
         Tilings that were compared, and better ones that were refused as the assembler spilled.
     """
 
-    problem: Problem
+    product: Product
     device: Device
     schedule: str
     tf32: bool
@@ -94,9 +72,9 @@ class DeviceSolution:
         return score_price(self.cost, self.device.overlap, self.waiting)
 
     @property
-    def product(self) -> Product:
-        """The contraction as a product of matrices."""
-        return product_of(self.problem)
+    def problem(self) -> Problem:
+        """The contraction."""
+        return self.product.problem
 
 
 def choose_arithmetic(problem: Problem, device: Device, *, tf32: bool) -> Arithmetic:
@@ -116,89 +94,92 @@ def choose_arithmetic(problem: Problem, device: Device, *, tf32: bool) -> Arithm
     ['fma32', 'tf32']
     """
     names: dict[str, tuple[Arithmetic, ...]] = {
-        "float16": ("float16",),
-        "bfloat16": ("bfloat16",),
         "float32": ("tf32",) if tf32 else ("fma32",),
         "float64": ("float64", "fma64"),
     }
     if tf32 and (problem.dtype != "float32" or device.peak("tf32") is None):
         raise PlanError(f"tf32 is of float32, on devices that have it: not {device.name}")
     able = Nvptx(device.capability)
-    for name in names.get(problem.dtype, ()):
+    own = tuple(one for one in FRAGMENTS if one == problem.dtype)
+    for name in names.get(problem.dtype, own):
         if device.peak(name) is not None and able.has(name):
             return name
     raise DtypeError(f"kernels for {device.name} compute no {problem.dtype}")
 
 
 def solve_for_device(
-    problem: Problem, device: Device, *, schedule: str = "solved", tf32: bool = False
+    product: Product, device: Device, *, schedule: str = "solved", tf32: bool = False
 ) -> DeviceSolution:
     """Return the solution of least score that the assembler, where there is one, does not spill.
 
     Raises
     ------
     PlanError
-        If there is no such schedule, the problem is no product, or no tiling fits the device.
+        If there is no such schedule, or no tiling fits the device.
     DtypeError
         If the device has no arithmetic for the dtype.
 
     Examples
     --------
-    >>> problem = Problem.of("ij-ik-kj", 4096, "float16")
-    >>> found = solve_for_device(problem, Device.load("a100"))
+    >>> product = Product.of(Problem.of("ij-ik-kj", 4096, "float16"))
+    >>> found = solve_for_device(product, Device.load("a100"))
     >>> found.tiling.form.rows * found.tiling.form.columns >= 128 * 128
     True
     """
-    product = product_of(problem)
-    arithmetic = choose_arithmetic(problem, device, tf32=tf32)
+    arithmetic = choose_arithmetic(product.problem, device, tf32=tf32)
     if schedule == "thesis":
-        found, relaxed = [_thesis_tiling(product, arithmetic)], None
+        found = [_thesis_tiling(product, arithmetic)]
     elif schedule == "solved":
-        best = relax_best(product, device, arithmetic)
-        found, relaxed = list(list_tilings(product, device, arithmetic, best)), best
+        found = list(list_tilings(product, device, arithmetic))
     else:
         raise PlanError(f"schedule is one of {', '.join(SCHEDULES)}, not {schedule!r}")
     ranked = rank_tilings(product, device, found)
-    spilled = 0
-    for tiling in ranked:
-        made = assemble(tiling.form, device.capability) if device.capability >= 75 else None
-        fits = _fit(product, device, tiling, made)
-        if fits is None:
-            spilled += 1
-            continue
-        occupancy, registers = fits
-        cost, waiting = price_tiling(product, device, tiling, occupancy)
-        return DeviceSolution(
-            *(problem, device, schedule, tf32, tiling, cost, waiting, occupancy, registers),
-            assembled=made is not None,
-            relaxed=relaxed,
-            priced=len(found),
-            spilled=spilled,
-        )
-    raise PlanError(f"no tiles of {schedule!r} fit {device.name} for {problem}")
+    for spilled, tiling in enumerate(ranked):
+        form = tiling.form
+        made = assemble(form, device.capability) if device.capability >= 75 else None
+        registers = made.registers if made else estimate_registers(form)
+        held = find_occupancy(device, form.threads, registers, form.shared_bytes)
+        if held.blocks and not (made and made.spilled):
+            return price_solution(
+                *(product, device, tiling, schedule, tf32, registers, made is not None),
+                priced=len(found),
+                spilled=spilled,
+            )
+    raise PlanError(f"no tiles of {schedule!r} fit {device.name} for {product.problem}")
 
 
-def _fit(
-    product: Product, device: Device, tiling: Tiling, made: Assembled | None
-) -> tuple[Occupancy, int] | None:
-    """Return the occupancy and a thread's registers; None where it spills or does not fit."""
-    registers = made.registers if made else estimate_registers(tiling.form)
+def price_solution(
+    product: Product,
+    device: Device,
+    tiling: Tiling,
+    schedule: str,
+    tf32: bool,
+    registers: int,
+    assembled: bool,
+    priced: int,
+    spilled: int,
+) -> DeviceSolution:
+    """Return a tiling as a solution."""
     form = tiling.form
-    occupancy = find_occupancy(device, form.threads, registers, form.shared_bytes)
-    if (made and made.spilled) or not occupancy.blocks:
-        return None
-    return occupancy, registers
+    held = find_occupancy(device, form.threads, registers, form.shared_bytes)
+    cost, waiting = price_tiling(product, device, tiling, held)
+    solved = schedule == "solved"
+    relaxed = relax_best(product, device, form.arithmetic) if solved else None
+    return DeviceSolution(
+        *(product, device, schedule, tf32, tiling, cost, waiting, held, registers),
+        *(assembled, relaxed, priced, spilled),
+    )
 
 
 def _depths(arithmetic: Arithmetic) -> list[int]:
     fragment = FRAGMENTS[arithmetic]
     if not fragment.instructions:
-        return list(FMA_DEPTHS)
-    return [size // fragment.element for size in DEPTH_BYTES]
+        return list(limits.FMA_DEPTHS)
+    return [size // fragment.element for size in limits.DEPTH_BYTES]
 
 
 def _stages(device: Device) -> tuple[int, ...]:
-    return STAGES if Nvptx(device.capability).has("copies") else WAITED_STAGES
+    return limits.STAGES if Nvptx(device.capability).has("copies") else limits.WAITED_STAGES
 
 
 def relax_best(product: Product, device: Device, arithmetic: Arithmetic) -> Relaxed:
@@ -210,38 +191,38 @@ def relax_best(product: Product, device: Device, arithmetic: Arithmetic) -> Rela
     )
 
 
-def _form(
+def make_tiling(
     product: Product,
     arithmetic: Arithmetic,
     block: tuple[int, int, int],
     warps: tuple[int, int],
     stages: int,
-) -> Form:
-    """Return the kernel of tiles for a product."""
-    first, second = product.operand(0), product.operand(1)
-    steps = (is_linear(product.places[name]) for name in ("row_step", "column_step"))
-    return Form(arithmetic, *block, warps, stages, first, second, *steps)
+    parts: int = 1,
+    group: int = 1,
+) -> Tiling:
+    """Return a tiling of a product by given sides."""
+    operands = product.operand(0), product.operand(1)
+    ending = product.ending(arithmetic)
+    return Tiling(Form(ending, *block, warps, stages, *operands, parts > 1), parts, group)
 
 
 def _thesis_tiling(product: Product, arithmetic: Arithmetic) -> Tiling:
     """Return the schedule of chapter 7: 128×128 of C, eight warps, copies that are waited for."""
     depth = _depths(arithmetic)[-1]
-    return Tiling(_form(product, arithmetic, (128, 128, depth), (4, 2), 1), 1, 1)
+    return make_tiling(product, arithmetic, (128, 128, depth), (4, 2), 1)
 
 
-def list_tilings(
-    product: Product, device: Device, arithmetic: Arithmetic, relaxed: Relaxed
-) -> Iterator[Tiling]:
-    """Yield tilings of whole fragments near a program's sizes, as far as they fit a device."""
-    sizes = dict(relaxed.sizes)
+def list_tilings(product: Product, device: Device, arithmetic: Arithmetic) -> Iterator[Tiling]:
+    """Yield tilings of whole fragments near the program's sizes, as far as they fit a device."""
+    sizes = dict(relax_best(product, device, arithmetic).sizes)
     rows, columns, steps, _ = product.extents
-    base = _form(product, arithmetic, (16, 16, 16), (1, 1), 2)
+    base = make_tiling(product, arithmetic, (16, 16, 16), (1, 1), 2).form
     near = [_near(sizes.get(f"B_{i}"), n) for i, n in (("M", rows), ("N", columns))]
     for down, across in combinations(*near):
-        for warps in combinations(WARP_COUNTS, WARP_COUNTS):
+        for warps in combinations(limits.WARP_COUNTS, limits.WARP_COUNTS):
             tile = down // warps[0], across // warps[1]
-            least = [min(LEAST_WARP_SIDE, side) for side in (down, across)]
-            if warps[0] * warps[1] > MOST_WARPS or tile[0] < least[0] or tile[1] < least[1]:
+            least = [min(limits.LEAST_WARP_SIDE, side) for side in (down, across)]
+            if warps[0] * warps[1] > limits.MOST_WARPS or tile[0] < least[0] or tile[1] < least[1]:
                 continue
             for depth, stages in combinations(_depths(arithmetic), _stages(device)):
                 form = replace(
@@ -249,21 +230,24 @@ def list_tilings(
                 )
                 if not occupy(device, form).blocks:
                     continue
-                for parts in PARTS:
-                    if parts == 1 or steps >= parts * max(LEAST_PART, depth):
+                for parts in limits.PARTS:
+                    if parts == 1 or steps >= parts * max(limits.LEAST_PART, depth):
                         whole = replace(form, partial=parts > 1)
                         yield Tiling(whole, parts)
 
 
 def _near(size: float | None, extent: int) -> list[int]:
     """Return sides near a size of the program; those beyond the extent are no use."""
-    most = min([side for side in BLOCK_SIDES if side >= extent], default=max(BLOCK_SIDES))
-    least = min(most, LEAST_SIDE)
+    most = min(
+        [side for side in limits.BLOCK_SIDES if side >= extent], default=max(limits.BLOCK_SIDES)
+    )
+    least = min(most, limits.LEAST_SIDE)
     wanted = min(max(size or extent, least), most)
     return [
         side
-        for side in BLOCK_SIDES
-        if least <= side <= most and wanted / REACH_RATIO <= side <= wanted * REACH_RATIO
+        for side in limits.BLOCK_SIDES
+        if least <= side <= most
+        and wanted / limits.REACH_RATIO <= side <= wanted * limits.REACH_RATIO
     ]
 
 
@@ -273,12 +257,12 @@ def rank_tilings(product: Product, device: Device, found: Iterable[Tiling]) -> l
     if not tilings:
         return []
     scores = score_tilings(product, device, tilings)
-    best = [tilings[at] for at in np.argsort(scores, kind="stable")[:CANDIDATES]]
+    best = [tilings[at] for at in np.argsort(scores, kind="stable")[: limits.CANDIDATES]]
     down = product.extents[0]
     tries = [
         replace(one, group=group)
         for one in best
-        for group in GROUPS
+        for group in limits.GROUPS
         if group <= ceil(down / one.form.rows)
     ]
     order = np.argsort(score_tilings(product, device, tries), kind="stable")

@@ -24,6 +24,7 @@ from tilesolve.constants.gpu import (
     QUARTERS,
     STEP_CYCLES,
 )
+from tilesolve.contractions.device_problem import DeviceProblem
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
 from tilesolve.gpu.product import Product
@@ -45,16 +46,9 @@ ORDERS = (("register", "MNKB"), ("shared", "KMNB"), ("L2", "KMNB"), ("memory", "
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a product is cut on a device.
+    """How a product is cut on a device: the kernel, and parts of the sum, for blocks of their own.
 
-    Parameters
-    ----------
-    form
-        The kernel.
-    parts
-        Of the sum, which blocks of their own compute.
-    group
-        Rows of tiles that blocks go down before they go on to the next columns.
+    Blocks go down `group` rows of tiles before they go on to the next columns.
     """
 
     form: Form
@@ -81,18 +75,13 @@ def view_levels(device: Device) -> tuple[LevelView, ...]:
 def matrix_problem(product: Product) -> Problem:
     """Return a product as a problem over rows M, columns N, sums K and batches B."""
     sizes = dict(zip("MNKB", product.extents, strict=True))
-    return Problem.of("BMN-BMK-BKN", sizes, product.problem.dtype)
+    return DeviceProblem.of("BMN-BMK-BKN", sizes, product.problem.dtype)
 
 
 def count_bytes(product: Product, device: Device, boxes: Mapping[str, Box]) -> Traffic:
     """Return what tiles of warps, blocks and of all blocks at once move; sizes may be symbols.
 
-    Parameters
-    ----------
-    product, device
-        What is computed, where.
-    boxes
-        Sides of the tiles of ``register``, ``shared`` and ``L2``.
+    Boxes are the sides of tiles of ``register``, ``shared`` and ``L2``.
     """
     problem = matrix_problem(product)
     whole: Box = dict(problem.sizes)
@@ -102,7 +91,7 @@ def count_bytes(product: Product, device: Device, boxes: Mapping[str, Box]) -> T
     traffic = count_traffic(tree, view_levels(device), "tiles")
     # Sums of all warps and blocks stay in registers at once: a tree has one after another.
     moved, volumes = (
-        tuple((float(problem.bytes[0]), *operands) for _, *operands in own)
+        tuple((float(product.output_bytes), *operands) for _, *operands in own)
         for own in (traffic.moved, traffic.volumes)
     )
     return replace(traffic, moved=moved, volumes=volumes)
@@ -113,8 +102,9 @@ def estimate_registers(form: Form) -> int:
 
     Examples
     --------
-    >>> from tilesolve.kernels.gpu.forms import Operand
-    >>> form = Form("float16", 128, 128, 32, (2, 4), 3, Operand(True, 8), Operand(False, 8))
+    >>> from tilesolve.kernels.gpu.forms import Ending, Operand
+    >>> operands = Operand(True, 8), Operand(False, 8)
+    >>> form = Form(Ending("float16"), 128, 128, 32, (2, 4), 3, *operands)
     >>> estimate_registers(form) < 168
     True
     """
@@ -133,16 +123,8 @@ def estimate_registers(form: Form) -> int:
 class Estimate:
     """What tilings move and take, all at once: arrays have an entry for each.
 
-    Parameters
-    ----------
-    moved, volumes
-        Bytes of C, A and B that each level serves, parts of sums included.
-    levels
-        Seconds of each server.
-    compute, waiting
-        Seconds of arithmetic, and of what is waited for besides.
-    blocks
-        Of threads.
+    Bytes are of C, A and B that each level serves, with parts of sums. Times are seconds of each
+    server, of the arithmetic, and of what is waited for besides.
     """
 
     moved: tuple[tuple[Vector, ...], ...]
@@ -156,19 +138,12 @@ class Estimate:
 def estimate(
     product: Product, device: Device, tilings: Sequence[Tiling], held: Sequence[Occupancy]
 ) -> Estimate:
-    """Return what tilings move and take.
+    """Return what tilings move and take, given how many blocks a multiprocessor holds of each.
 
     Shared memory and L2 feed each multiprocessor by itself, so that the busiest one's time counts.
     Where a kernel's rows, and twice its columns, of all steps of a sum do not fit L2, blocks share
     there what they read in the same step. A block's tile is of half the steps at most, so that none
     stays in shared memory for the next block.
-
-    Parameters
-    ----------
-    product, device
-        What is computed, where.
-    tilings, held
-        How, and how many blocks a multiprocessor holds of each.
     """
     rows, columns, steps, batches = product.extents
     form = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +13,9 @@ from typing import Self
 import tomli_w
 
 from tilesolve.contractions.argument_kinds import check_factor
+from tilesolve.contractions.device_problem import DeviceProblem
 from tilesolve.contractions.errors import MachineError
+from tilesolve.contractions.problem import Problem
 from tilesolve.machine.level import (
     Level,
     check_count,
@@ -20,6 +24,8 @@ from tilesolve.machine.level import (
     check_positive,
     check_rate,
 )
+from tilesolve.machine.places import file_text
+from tilesolve.system.files import read_regular
 
 SHIPPED = Path(__file__).parent / "devices"
 """The folder of the devices that come with the package."""
@@ -38,13 +44,9 @@ class Device:
     Parameters
     ----------
     name
-        A short name, which `plan` takes as its machine.
-    capability
-        NVIDIA's compute capability: 90 for 9.0.
-    multiprocessors
-        Each with registers, shared memory and tensor cores of its own.
-    frequency
-        Hz.
+        A short name.
+    capability, multiprocessors, frequency
+        NVIDIA's compute capability, 90 for 9.0; how many there are; Hz.
     levels
         ``shared``, with what one multiprocessor holds, ``L2`` and ``memory``. Bandwidths are of
         the whole device.
@@ -59,10 +61,9 @@ class Device:
         What a warp's registers, a block's warps and a block's shared memory are rounded up to.
     launch_seconds, latency_seconds
         What starting a kernel takes, and the first load of a block.
-    overlap
-        Share of the time of other levels that shows beside the slowest one's.
-    peak_share
-        What kernels reach of the peaks at best.
+    overlap, peak_share
+        Share of the time of other levels that shows beside the slowest one's, and what kernels
+        reach of the peaks at best.
 
     Examples
     --------
@@ -122,13 +123,13 @@ class Device:
         return None if found is None else found * self.peak_share
 
     @classmethod
-    def load(cls, name: str) -> Self:
-        """Return a device that comes with the package.
+    def load(cls, name: str | os.PathLike[str]) -> Self:
+        """Return a device that comes with the package, or one of a file.
 
         Raises
         ------
         MachineError
-            If there is no such device.
+            If there is no such device, or its file is none.
 
         Examples
         --------
@@ -137,10 +138,12 @@ class Device:
         tilesolve.contractions.errors.MachineError: there is no device 'h300'; there are a100, \
 h100, h200, rtx2080ti, xavier
         """
-        if name not in list_devices():
-            known = ", ".join(list_devices())
-            raise MachineError(f"there is no device {name!r}; there are {known}")
-        return cls.from_toml((SHIPPED / f"{name}.toml").read_text("utf-8"))
+        known = list_devices()
+        path = SHIPPED / f"{name}.toml" if name in known else Path(name)
+        text = file_text(path, read_regular)
+        if text is None:
+            raise MachineError(f"there is no device {name!r}; there are {', '.join(known)}")
+        return cls.from_toml(text)
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
@@ -215,27 +218,32 @@ def list_devices() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
-def asks_for_gpu(machine: object, schedule: object, tf32: object) -> bool:
-    """Return whether arguments of `plan` are those of a GPU: a device, or what only they take.
+def find_kind(machine: object, schedule: object, tf32: object) -> type[Problem]:
+    """Return what arguments of `plan` pose: a GPU's problem for a device, or what only it takes.
 
     Examples
     --------
-    >>> asks_for_gpu("h100", "solved", False), asks_for_gpu(None, "solved", False)
-    (True, False)
+    >>> find_kind("h100", "solved", False).__name__, find_kind(None, "solved", False).__name__
+    ('DeviceProblem', 'Problem')
     """
     usual = isinstance(schedule, str) and schedule == "solved" and tf32 is False
-    return not usual or find_device(machine) is not None
+    return Problem if usual and find_device(machine) is None else DeviceProblem
 
 
 def find_device(machine: object) -> Device | None:
     """Return the device that something is or names; None if it is none.
+
+    A file is one of a device if it says a compute capability.
 
     Examples
     --------
     >>> find_device("h100").name, find_device("i7-6700k")
     ('h100', None)
     """
-    if isinstance(machine, Device):
-        return machine
-    known = isinstance(machine, str) and machine in list_devices()
-    return Device.load(str(machine)) if known else None
+    if isinstance(machine, Device) or not isinstance(machine, str | os.PathLike):
+        return machine if isinstance(machine, Device) else None
+    if machine in list_devices():
+        return Device.load(machine)
+    path = Path(machine)
+    text = file_text(path, read_regular) if path.suffix == ".toml" else None
+    return Device.from_toml(text) if text and re.search("(?m)^capability *=", text) else None

@@ -29,7 +29,10 @@ Tensors = Sequence[Any]
 
 
 def read_sizes(
-    spec: Spec | str | Problem, sizes: Sizes | Tensors | None, dtype: npt.DTypeLike | None
+    spec: Spec | str | Problem,
+    sizes: Sizes | Tensors | None,
+    dtype: npt.DTypeLike | None,
+    kind: type[Problem] = Problem,
 ) -> tuple[Sizes | None, str | None]:
     """Return the extents and the dtype that the arguments of `plan` name; None is what is missing.
 
@@ -43,7 +46,7 @@ def read_sizes(
     tilesolve.contractions.errors.SizeError: the extents of 'j' in 'ij,jk->ik' disagree: \
 3 on axis 1 of operand A, 4 on axis 0 of operand B
     """
-    name = None if dtype is None else dtype_name(dtype)
+    name = None if dtype is None else dtype_name(dtype, kind.TAKEN)
     if isinstance(spec, Problem):
         if sizes is not None:
             raise SizeError("a Problem has its sizes already; do not give any beside it")
@@ -58,12 +61,13 @@ def read_sizes(
             "sizes is a single array: give all operands as one sequence, such as plan(spec, (A, B))"
         )
     if isinstance(sizes, list | tuple):
-        return _read_tensors(spec if isinstance(spec, Spec) else Spec.parse(spec), sizes, name)
+        parsed = spec if isinstance(spec, Spec) else Spec.parse(spec)
+        return _read_tensors(parsed, sizes, name, kind)
     return sizes, name  # type: ignore[return-value]  # what is neither is refused by Problem.of
 
 
 def _read_tensors(
-    spec: Spec, tensors: Tensors, dtype: str | None
+    spec: Spec, tensors: Tensors, dtype: str | None, kind: type[Problem]
 ) -> tuple[dict[str, int], str | None]:
     """Return the extents of all letters, and the dtype that arrays have if none is asked for."""
     _check_two_operands(spec)
@@ -83,7 +87,7 @@ def _read_tensors(
     if dtype is not None:
         return sizes, dtype
     found = {
-        name: dtype_name(one.dtype)
+        name: dtype_name(one.dtype, kind.TAKEN)
         for name, one in zip(names, tensors, strict=True)
         if hasattr(one, "dtype")
     }
@@ -136,6 +140,7 @@ def problem_of(
     constant: str = "",
     *,
     aligned_output: bool = False,
+    kind: type[Problem] = Problem,
 ) -> Problem:
     """Return the problem that the arguments of `plan` name, as `read_sizes` gives them.
 
@@ -149,7 +154,7 @@ def problem_of(
     elif sizes is None:
         raise SizeError(f"sizes are missing: give an extent for each letter of {str(spec)!r}")
     else:
-        found = Problem.of(spec, sizes, dtype or "float64")
+        found = kind.of(spec, sizes, dtype or "float64")
     _check_two_operands(found.spec)
     if aligned_output:
         found = replace(found, aligned_output=True)

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.argument_kinds import read_flag
-from tilesolve.contractions.arrays import read_array
-from tilesolve.contractions.errors import DeviceError, DtypeError, PlanError, TilesolveError
+from tilesolve.contractions.device_problem import DeviceProblem
+from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue_terms import SUM
+from tilesolve.contractions.errors import DeviceError, PlanError, TilesolveError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.emulation import Job, emulate
 from tilesolve.gpu.launches import list_launches
-from tilesolve.gpu.occupancy import find_occupancy
+from tilesolve.gpu.product import Product
 from tilesolve.gpu.running import DeviceRunner
-from tilesolve.gpu.strategy import SCHEDULES, DeviceSolution, relax_best, solve_for_device
-from tilesolve.gpu.tilings import Tiling, price_tiling
+from tilesolve.gpu.strategy import (
+    SCHEDULES,
+    DeviceSolution,
+    choose_arithmetic,
+    make_tiling,
+    price_solution,
+    solve_for_device,
+)
 from tilesolve.kernels.gpu.assembling import make_code
-from tilesolve.kernels.gpu.forms import WARP, Form, Operand
+from tilesolve.kernels.gpu.forms import WARP
 from tilesolve.machine.device import Device, find_device
 from tilesolve.model.price import Price
 from tilesolve.planning.demand import Demand
@@ -33,7 +42,7 @@ from tilesolve.system.units import format_duration, format_size
 CODES = ("ptx", "spirv")
 """What kernels can be had as."""
 
-FORMAT = 1
+FORMAT = 2
 """Version of these plans' JSON."""
 
 
@@ -48,7 +57,8 @@ class GpuPlan:
 
     Examples
     --------
-    >>> found = plan_for_device(Problem.of("ij-ik-kj", 4096, "float16"), Device.load("h100"))
+    >>> product = Product.of(Problem.of("ij-ik-kj", 4096, "float16"))
+    >>> found = GpuPlan(solve_for_device(product, Device.load("h100")))
     >>> found.price.bottleneck, ".target sm_90" in found.code("ptx")
     ('compute', True)
     """
@@ -98,7 +108,14 @@ class GpuPlan:
         found = make_code(self.solution.tiling.form, capability)
         return found.decode() if kind == "ptx" else found
 
-    def emulate(self, first: npt.ArrayLike, second: npt.ArrayLike) -> npt.NDArray[Any]:
+    def emulate(
+        self,
+        first: npt.ArrayLike,
+        second: npt.ArrayLike,
+        out: npt.NDArray[Any] | None = None,
+        *,
+        operands: Sequence[npt.ArrayLike] = (),
+    ) -> npt.NDArray[Any]:
         """Return the result, computed by the same kernels on the CPU: slowly, for tests.
 
         Raises
@@ -108,24 +125,26 @@ class GpuPlan:
         SizeError, DtypeError
             If an array is not of the plan's shape and dtype.
         """
-        arrays = self._read(first, second)
-        output = np.zeros(self.problem.shapes[0], arrays[0].dtype)
-        solution = self.solution
-        one, other = (arrays[at - 1] for at in solution.product.operands)
-        job = Job(list_launches(solution.product, solution.tiling), one, other, output)
-        return emulate([job])[0]
+        product = self.solution.product
+        out = self._empty() if out is None else out
+        one, other, *more = (np.asarray(given) for given in (first, second, *operands))
+        arrays = product.name_arrays(one, other, out, more)
+        out[...] = emulate([Job(list_launches(product, self.solution.tiling), arrays)])[0]
+        return out
 
-    def _read(self, first: npt.ArrayLike, second: npt.ArrayLike) -> list[npt.NDArray[Any]]:
-        """Return NumPy's arrays of the plan's shapes and dtype."""
-        named = ((first, "operand A"), (second, "operand B"))
-        arrays = [read_array(one, name) for one, name in named]
-        self.problem.check_operands(*arrays)
-        for one, (_, name) in zip(arrays, named, strict=True):
-            if one.dtype.name != self.problem.dtype:
-                raise DtypeError(f"{name} is {one.dtype.name}, the plan is {self.problem.dtype}")
-        return arrays
+    def _empty(self) -> npt.NDArray[Any]:
+        """Return an output of zeros."""
+        return np.zeros(self.problem.shapes[0], array_dtype(self.solution.product.output_dtype))
 
-    def __call__(self, first: Any, second: Any, out: Any = None, *, stream: Any = None) -> Any:  # noqa: ANN401
+    def __call__(
+        self,
+        first: Any,  # noqa: ANN401
+        second: Any,  # noqa: ANN401
+        out: Any = None,  # noqa: ANN401
+        *,
+        operands: Sequence[Any] = (),
+        stream: Any = None,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
         """Compute the contraction on the GPU.
 
         Parameters
@@ -135,6 +154,8 @@ class GpuPlan:
             copied there, and the result back.
         out
             Where the result goes; of NumPy's arrays a new one if None.
+        operands
+            Of the epilogue, in its order.
         stream
             The stream to run on; the device's default one if None.
 
@@ -147,10 +168,10 @@ class GpuPlan:
         """
         runner = DeviceRunner(self.solution)
         if isinstance(first, np.ndarray) and out is None:
-            out = np.empty(self.problem.shapes[0], first.dtype)
+            out = self._empty()
         if out is None:
             raise DeviceError("of arrays on a GPU out must be given")
-        return runner.run(first, second, out, stream)
+        return runner.run(first, second, out, operands, stream)
 
     def whatif(self, **factors: float) -> GpuPlan:
         """Return the plan for a device with some figures multiplied.
@@ -163,19 +184,25 @@ class GpuPlan:
         """
         old = self.solution
         device = old.device.scale(factors)
-        return plan_for_device(old.problem, device, schedule=old.schedule, tf32=old.tf32)
+        return GpuPlan(solve_for_device(old.product, device, schedule=old.schedule, tf32=old.tf32))
 
     def to_json(self) -> str:
-        """Return the plan as JSON; `from_json` reads it back to an equal value."""
-        found, problem = self.solution, self.problem
+        """Return the plan as JSON; `from_json` reads it back to an equal value.
+
+        A function of one's own in the epilogue cannot be read.
+        """
+        found, form = self.solution, self.solution.tiling.form
+        problem, product = self.problem, found.product
         return json.dumps(
             {
                 "format": FORMAT,
-                "spec": str(problem.spec),
-                "sizes": dict(problem.sizes),
-                "dtype": problem.dtype,
+                "problem": [str(problem.spec), dict(problem.sizes), problem.dtype],
+                "epilogue": str(product.epilogue),
+                "accumulate": product.accumulate,
                 "device": found.device.to_toml(),
-                "tiling": asdict(found.tiling),
+                "sides": [form.rows, form.columns, form.depth],
+                "warps": form.warps,
+                "more": [form.stages, found.tiling.parts, found.tiling.group],
                 **{name: getattr(found, name) for name in _KEPT},
             }
         )
@@ -193,31 +220,14 @@ class GpuPlan:
             found = json.loads(text)
             if found["format"] != FORMAT:
                 raise PlanError(f"a plan for GPUs has format {FORMAT}")
-            problem = Problem.of(found["spec"], found["sizes"], found["dtype"])
-            device, given = Device.from_toml(found["device"]), found["tiling"]
-            form = given.pop("form")
-            operands = [Operand(**form.pop(name)) for name in ("first", "second")]
-            warps = tuple(form.pop("warps"))
-            tiling = Tiling(
-                Form(warps=warps, first=operands[0], second=operands[1], **form), **given
-            )
-            own = tiling.form
-            held = find_occupancy(device, own.threads, found["registers"], own.shared_bytes)
-            empty = DeviceSolution(
-                problem=problem,
-                device=device,
-                tiling=tiling,
-                cost=Price((), 0.0, 0.0, ()),
-                waiting=0.0,
-                occupancy=held,
-                relaxed=None,
-                **{name: found[name] for name in _KEPT},
-            )
-            cost, waiting = price_tiling(empty.product, device, tiling, held)
-            relaxed = None
-            if empty.schedule == "solved":
-                relaxed = relax_best(empty.product, device, own.arithmetic)
-            return cls(replace(empty, cost=cost, waiting=waiting, relaxed=relaxed))
+            problem, device = DeviceProblem.of(*found["problem"]), Device.from_toml(found["device"])
+            chain = Epilogue.parse(found["epilogue"])
+            product = Product.of(problem, chain, accumulate=found["accumulate"])
+            arithmetic = choose_arithmetic(problem, device, tf32=found["tf32"])
+            warps, block = tuple(found["warps"]), tuple(found["sides"])
+            tiling = make_tiling(product, arithmetic, block, warps, *found["more"])
+            kept = {name: found[name] for name in _KEPT}
+            return cls(price_solution(product, device, tiling, **kept))
         except (TilesolveError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise PlanError(f"no plan for GPUs: {error}") from None
 
@@ -236,13 +246,6 @@ class GpuPlan:
 
 _KEPT = ("schedule", "tf32", "registers", "assembled", "priced", "spilled")
 """What JSON has of a solution as it is."""
-
-
-def plan_for_device(
-    problem: Problem, device: Device, *, schedule: str = "solved", tf32: bool = False
-) -> GpuPlan:
-    """Return the plan of a contraction for a GPU, see `solve_for_device`."""
-    return GpuPlan(solve_for_device(problem, device, schedule=schedule, tf32=tf32))
 
 
 def plan_on_device(
@@ -267,12 +270,11 @@ def plan_on_device(
     device = find_device(machine)
     if device is None:
         raise PlanError("schedule and tf32 are of GPUs, such as machine='h100'")
-    if demand != Demand() or workers is not None or problem.constant:
-        raise PlanError(
-            "plans for GPUs have no accumulate, epilogue, strategy, scheme, tries, constant or "
-            "workers"
-        )
-    return plan_for_device(problem, device, schedule=schedule, tf32=rounds)
+    usual = replace(demand, overwrite=True, epilogue=None) == Demand()
+    if not usual or workers is not None or problem.constant:
+        raise PlanError("plans for GPUs have no strategy, scheme, tries, constant or workers")
+    product = Product.of(problem, demand.epilogue, accumulate=not demand.overwrite)
+    return GpuPlan(solve_for_device(product, device, schedule=schedule, tf32=rounds))
 
 
 def _report(found: DeviceSolution) -> Iterator[str]:
@@ -280,6 +282,8 @@ def _report(found: DeviceSolution) -> Iterator[str]:
     form, problem, device = found.tiling.form, found.problem, found.device
     rows, columns, sums, batches = found.product.extents
     yield f"{problem} on {device.name}, multiplied as {form.arithmetic}"
+    if form.ending.term != SUM:
+        yield f"C is {form.ending.term}"
     yield f"matrices: {rows} rows, {columns} columns, sums of {sums}, {batches} times"
     rate = format(problem.flops / found.seconds / 1e12, ".4g")
     yield (

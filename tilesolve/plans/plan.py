@@ -16,7 +16,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.cluster import Cluster
 from tilesolve.machine.detect import default_threads
-from tilesolve.machine.device import asks_for_gpu
+from tilesolve.machine.device import find_kind
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
 from tilesolve.planning.composition.scheme import Scheme
@@ -379,12 +379,13 @@ def plan(
     """
     cores = default_threads() if threads is None else check_threads(threads)
     demand = read_demand(accumulate, epilogue, strategy, scheme, tries)
-    extents, name = read_sizes(spec, sizes, dtype)
+    kind = find_kind(machine, schedule, tf32)
+    extents, name = read_sizes(spec, sizes, dtype, kind)
     check_kind(constant, str, "constant", "names of operands", PlanError)
     aligned = read_flag(aligned_output, "aligned_output", PlanError)
-    if asks_for_gpu(machine, schedule, tf32):
+    if kind is not Problem:
         gpu = load_module("tilesolve.plans.gpu_plan")
-        given = problem_of(spec, extents, name, constant), machine, demand, workers
+        given = problem_of(spec, extents, name, constant, kind=kind), machine, demand, workers
         return gpu.plan_on_device(*given, schedule=schedule, tf32=tf32)  # type: ignore[no-any-return]
     if workers is not None:
         if demand != Demand() or constant or aligned or threads is not None:

@@ -39,8 +39,10 @@ def check_page(path: Path) -> None:
         raise BenchmarkError(f"{page}: {error}") from None
 
 
-def write_section(path: Path, name: str, section: str) -> None:
+def write_section(path: Path, name: str, section: str, title: str = "") -> None:
     """Write a section to a page, in the place of the one of the same name if there is one.
+
+    A new page has the title, or the name of this CPU.
 
     Raises
     ------
@@ -48,7 +50,7 @@ def write_section(path: Path, name: str, section: str) -> None:
         If a section of the page does not begin and end once.
     """
     page = find_page(path)
-    text = _read_page(page) or f"# {detect_cpu().model}\n"
+    text = _read_page(page) or f"# {title or detect_cpu().model}\n"
     try:
         write_atomically(page, replace_section(text, name, section))
     except BenchmarkError as error:
