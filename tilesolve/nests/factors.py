@@ -85,7 +85,9 @@ def _multiply(
     return Stage(name, tuple(map(Affine.letter, axes)), term, kind)
 
 
-def _sum_up(stage: Stage, reduced: Reduce, product: Sequence[Read], behind: Sequence[Read]) -> Stage:
+def _sum_up(
+    stage: Stage, reduced: Reduce, product: Sequence[Read], behind: Sequence[Read]
+) -> Stage:
     """Return a statement that sums up a product, and multiplies the sum by other elements."""
     term: Term = replace(reduced, term=_product(product))
     if behind:
