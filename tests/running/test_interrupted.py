@@ -31,6 +31,7 @@ def interrupted(call, error=KeyboardInterrupt):
         call()
         over = True
         wait()
+        time.sleep(1)  # another thread may take the signal, and is slow to run where all are busy
         raise SystemExit("nobody heard of the interrupt")
     except error:
         end = time.perf_counter()
