@@ -161,10 +161,30 @@ def load_affine(
         found = _load_repeated(builder, target, places, along, scope)
     elif walks_pixels(target, subscripts, lanes.letter):
         found = _load_channel(builder, target, subscripts, scope)
+    if found is None and lanes.mask is None and all(isinstance(x, Affine) for x in subscripts):
+        found = _load_lanes(builder, target, subscripts, scope, kind)
     if found is None:
         pointers = lane_pointers(builder, target, subscripts, scope)
         found = masking.gather(builder, pointers, kind, full_mask(scope))
     return to_bits(builder, found, target.dtype)
+
+
+def _load_lanes(
+    builder: ir.IRBuilder,
+    target: Target,
+    subscripts: Sequence[Affine | ir.Value],
+    scope: Scope,
+    kind: ir.VectorType,
+) -> ir.Value | None:
+    """Load each lane by itself, which takes a quarter of a gather; None of complex numbers."""
+    if is_complex(target.dtype):
+        return None
+    found = ir.Constant(kind, ir.Undefined)
+    for lane in range(kind.count):
+        places = emit_places(builder, subscripts, scope.lane(lane))
+        value = load_number(builder, target, places, None)
+        found = builder.insert_element(found, value, ir.IntType(32)(lane))
+    return found
 
 
 def _differs(subscript: Affine | ir.Value, letter: str) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.kernels.programs.program import Guard, Hold, Loop, Node
+from tilesolve.kernels.programs.program import Compute, Guard, Hold, Loop, Node, Start
 
 Ranges = Mapping[str, tuple[int, int]]
 """The first and the last value of each name of a loop around."""
@@ -109,6 +110,29 @@ def tiles_within(loop: Loop, tiles: Mapping[str, Loop]) -> Mapping[str, Loop]:
     bounds = {letter for one in (*loop.low, *loop.high) for letter in one.letters}
     found = {name: one for name, one in tiles.items() if name not in bounds}
     return {**found, loop.name: loop} if loop.step > 1 else found
+
+
+def block_of(loop: Loop, ranges: Ranges) -> tuple[list[Loop], Loop | None]:
+    """Return loops that are written out one within another, and the vector loop within them.
+
+    There is none unless the bounds of those written out depend on what is around all of them alone.
+    """
+    chain, ranges = [loop], dict(ranges)
+    ranges[loop.name] = range_of(loop, ranges)
+    node: Any = loop
+    while len(node.body) == 1 and isinstance(node.body[0], Loop):
+        node = without_needless_bounds(node.body[0], ranges)
+        names = {one.name for one in chain}
+        if node.kind == "vector":
+            plain = all(isinstance(part, Compute | Start) for part in node.body)
+            return chain, node if plain else None
+        if any(letter in names for one in (*node.low, *node.high) for letter in one.letters):
+            return chain, None
+        if node.kind != "unrolled":
+            return chain, None
+        ranges[node.name] = range_of(node, ranges)
+        chain.append(node)
+    return chain, None
 
 
 def summed_names(stage: Stage, hold: Hold) -> frozenset[str]:

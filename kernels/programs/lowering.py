@@ -18,6 +18,7 @@ from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.accesses import Target
 from tilesolve.kernels.programs.bounds import (
     Trips,
+    block_of,
     check_written_out,
     count_trips,
     range_of,
@@ -53,6 +54,8 @@ from tilesolve.kernels.programs.scope import (
 from tilesolve.kernels.programs.spread_updates import spread_updates, update_in_turns
 from tilesolve.kernels.programs.vector_loops import (
     emit_vector_loop,
+    find_past_caches,
+    is_ragged,
     keep_positions,
     lanes_of,
     stages_of,
@@ -150,11 +153,21 @@ class Lowering:
         many = loop.step == 1 and count_trips(loop, scope.ranges).most > piece
         if outer and many and _short_trips(loop, scope):
             loop = _in_pieces(loop, piece)
-        if self.tables and isinstance(loop.body[0], Compute):
-            low, rest = update_in_turns(self.emitter, loop, scope, self.tables)
+        if tables := self._update_tables(loop):
+            low, rest = update_in_turns(self.emitter, loop, scope, tables)
             self._run(loop, scope, low, rest)
         else:
             self._trips(loop, scope, None)
+
+    def _update_tables(self, loop: Loop) -> Sequence[Target]:
+        """Return where updates of a loop go in turn, several a trip; none if it has no updates."""
+        node = loop.body[0]
+        if not isinstance(node, Compute) or loop.step > 1:
+            return ()
+        stage = self.emitter.stage(node.stage)
+        if stage.update is None or len(stage.term.all) > tuning.MAX_TRIPS_WRITTEN_OUT:
+            return ()
+        return self.tables or [self.emitter.targets[stage.name]] * tuning.UPDATE_TABLES
 
     def _spread(self, loop: Loop) -> int | None:
         """Return the stage of a loop whose updates are spread, if it computes no other."""
@@ -222,8 +235,8 @@ class Lowering:
 
     def _unrolled(self, loop: Loop, scope: Scope) -> None:
         """Emit all trips one after another, or a loop where some are missing."""
-        chain, inner = _block_of(loop, scope)
-        if inner is not None and not self._single(inner) and self.emitter.held_stage is None:
+        chain, inner = block_of(loop, scope.ranges)
+        if inner is not None and self._is_block(inner, scope):
             self._block(chain, inner, scope)
             return
         count = check_written_out(loop, scope.ranges, tuning.MAX_TRIPS_WRITTEN_OUT)
@@ -235,6 +248,12 @@ class Lowering:
                 self.emit(loop.body, enter_trip(loop, scope, low, Trip(number, count)))
 
         self._whole_or_not([(loop, scope, Trips(count, exact))], whole, (loop,), scope)
+
+    def _is_block(self, inner: Loop, scope: Scope) -> bool:
+        """Return whether a vector loop computes all rows of loops written out around it at once."""
+        if self._single(inner) or self.emitter.held_stage is not None:
+            return False
+        return not is_ragged(inner, scope) or find_past_caches(self.emitter, inner) is None
 
     def _block(self, chain: Sequence[Loop], inner: Loop, scope: Scope) -> None:
         """Emit loops that are written out around a vector loop, within the loop over vectors."""
@@ -400,29 +419,6 @@ def _in_pieces(loop: Loop, step: int) -> Loop:
     begin = Affine.letter(name)
     inner = replace(loop, low=(begin,), high=(begin + step, *loop.high))
     return Loop(name, loop.low, loop.high, (inner,), step)
-
-
-def _block_of(loop: Loop, scope: Scope) -> tuple[list[Loop], Loop | None]:
-    """Return loops that are written out one within another, and the vector loop within them.
-
-    There is none unless the loops' bounds depend on what is around all of them alone.
-    """
-    chain, ranges = [loop], dict(scope.ranges)
-    ranges[loop.name] = range_of(loop, ranges)
-    node: Any = loop
-    while len(node.body) == 1 and isinstance(node.body[0], Loop):
-        node = without_needless_bounds(node.body[0], ranges)
-        names = {one.name for one in chain}
-        if any(letter in names for one in (*node.low, *node.high) for letter in one.letters):
-            return chain, None
-        if node.kind == "vector":
-            plain = all(isinstance(part, Compute | Start) for part in node.body)
-            return chain, node if plain else None
-        if node.kind != "unrolled":
-            return chain, None
-        ranges[node.name] = range_of(node, ranges)
-        chain.append(node)
-    return chain, None
 
 
 @contextmanager

@@ -49,11 +49,19 @@ class Lanes:
         How many there are.
     mask
         Those that are computed; None for all.
+    reached
+        Those that any point of a block computes whose points have masks of their own.
     """
 
     letter: str
     count: int
     mask: ir.Value | None = None
+    reached: ir.Value | None = None
+
+    @property
+    def block_mask(self) -> ir.Value | None:
+        """Those that points of a block compute together; None for all."""
+        return self.mask if self.reached is None else self.reached
 
 
 @dataclass(frozen=True, slots=True)

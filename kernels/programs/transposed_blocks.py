@@ -35,7 +35,7 @@ def load_transposed(
         target.name,
         side,
         tuple((_identity(place.base), place.offset) for place in places),
-        None if scope.lanes is None else (scope.lanes.count, _identity(scope.lanes.mask)),
+        None if scope.lanes is None else (scope.lanes.count, _identity(scope.lanes.block_mask)),
     )
     if key not in emitter.kept:
         emitter.kept[key] = _load_block(emitter, target, subscripts, places, scope, side)
@@ -119,8 +119,8 @@ def _load_block(
             for one, place in zip(subscripts, places, strict=True)
         ]
         active = None
-        if lanes.mask is not None:  # any other row will do
-            active = builder.extract_element(lanes.mask, ir.IntType(32)(lane))
+        if lanes.block_mask is not None:  # any other row will do
+            active = builder.extract_element(lanes.block_mask, ir.IntType(32)(lane))
         where = emit_pointer(builder, target, shifted, active)
         rows.append(vectors.load(builder, where, kind, 1))
         if active is None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial, reduce
 
 from llvmlite import ir
 
 from tilesolve.constants import tuning
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.term_values import chains_formulas
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.bounds import count_trips, range_of
@@ -89,10 +90,13 @@ def emit_vector_loop(
     if any(not isinstance(node, Compute | Start | Guard) for node in loop.body):
         raise SpecError(f"the vector loop {loop.name} is innermost: it has no loops within it")
     builder, lanes = emitter.builder, lanes_of(emitter, loop)
+    if block and is_ragged(loop, scope):
+        _emit_ragged(emitter, loop, block, lanes)
+        return
     points, trips = list(block) or [scope], count_trips(loop, scope.ranges)
     low = emit_extreme(builder, loop.low, scope, ">")
     high = emit_extreme(builder, loop.high, scope, "<")
-    past_caches = _past_caches(emitter, loop)
+    past_caches = find_past_caches(emitter, loop)
     if past_caches is None:
         stages = map(emitter.stage, stages_of(loop.body))
         if not block and any(chains_formulas(one.term) for one in stages):
@@ -144,7 +148,68 @@ def emit_vector_loop(
         emit_through_caches(builder, lanes, (low, extent), part, run)
 
 
-def _past_caches(emitter: Emitter, loop: Loop) -> int | None:
+def is_ragged(loop: Loop, scope: Scope) -> bool:
+    """Return whether rows of a block within a scope begin or end a vector loop apart."""
+    bounds = (*loop.low, *loop.high)
+    return any(x not in scope.places for one in bounds for x in one.letters)
+
+
+def _emit_ragged(emitter: Emitter, loop: Loop, rows: Sequence[Scope], lanes: int) -> None:
+    """Emit a vector loop over rows that begin or end apart.
+
+    Vectors are whole where all rows have them, and each row has a mask of its own elsewhere.
+    """
+    builder = emitter.builder
+    lows, highs = (
+        [emit_extreme(builder, side, one, symbol).value(builder) for one in rows]
+        for side, symbol in ((loop.low, ">"), (loop.high, "<"))
+    )
+
+    def reach(symbol: str, ends: Sequence[ir.Value]) -> ir.Value:
+        return reduce(partial(vectors.extreme, builder, symbol), ends)
+
+    begin, end, values = reach("<", lows), reach(">", highs), range_of(loop, rows[0].ranges)
+
+    def count(to: ir.Value, rounded: int, least: ir.Value) -> ir.Value:
+        """Emit how many vectors lie before a place, no fewer than some."""
+        apart = builder.add(builder.sub(to, begin), INT64(rounded))
+        found = builder.sdiv(apart, INT64(lanes))
+        return vectors.extreme(builder, ">", found, least)
+
+    every = count(end, lanes - 1, INT64(0))
+    first = vectors.extreme(builder, "<", count(reach(">", lows), lanes - 1, INT64(0)), every)
+    last = vectors.extreme(builder, "<", count(reach("<", highs), 0, first), every)
+    whole = builder.sub(last, first)
+
+    def place(number: ir.Value) -> ir.Value:
+        return builder.add(begin, builder.mul(number, INT64(lanes)))
+
+    def emit_whole(index: ir.Value) -> None:
+        where = Place(place(builder.add(first, index)))
+        scopes = [replace(x.at(loop.name, where, values), lanes=all_lanes) for x in rows]
+        with emitter.inside():
+            emit_in_step(emitter, loop.body, scopes)
+            for inner in scopes:
+                _emit_body(emitter, loop.body, inner, None)
+
+    def emit_masked(index: ir.Value) -> None:
+        before = builder.icmp_signed("<", index, first)
+        where = place(builder.select(before, index, builder.add(index, whole)))
+        reached = masking.mask_first_lanes(builder, lanes, builder.sub(end, where))
+        with emitter.inside():
+            for row, low, high in zip(rows, lows, highs, strict=True):
+                own = (builder.sub(one, where) for one in (low, high))
+                mask = masking.mask_lanes_between(builder, lanes, *own)
+                vector = Lanes(loop.name, lanes, mask, reached)
+                inner = replace(row.at(loop.name, Place(where), values), lanes=vector)
+                _emit_body(emitter, loop.body, inner, None)
+
+    all_lanes = Lanes(loop.name, lanes)
+    vectors.repeat(builder, whole, emit_whole)
+    vectors.repeat(builder, builder.sub(every, whole), emit_masked)
+
+
+def find_past_caches(emitter: Emitter, loop: Loop) -> int | None:
     """Return the first stage of a loop whose results are written past the caches."""
     for node in loop.body:
         if isinstance(node, Compute) and writes_past(emitter, node.stage, loop.name):

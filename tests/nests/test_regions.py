@@ -143,3 +143,22 @@ def test_many_turns_are_gathered():
     x = np.random.rand(3)
     found = tilesolve.nest("o[i] = x[(i+1) % 3]", {"i": 500, "x": x})(x)
     np.testing.assert_array_equal(found, x[(np.arange(500) + 1) % 3])
+
+
+BANDS = {
+    "j <= i": lambda i, j: j <= i,
+    "j > i": lambda i, j: j > i,
+    "i - 20 <= j <= i": lambda i, j: (i - 20 <= j) & (j <= i),
+}
+
+
+@pytest.mark.parametrize("where", BANDS)
+@pytest.mark.parametrize("size", [31, 48])
+def test_blocks_that_are_read_across_end_with_their_region(where, size):
+    """Rows of a block begin and end apart; each leaves what lies outside."""
+    A = np.random.rand(size, size)
+    inside = BANDS[where](*np.ogrid[:size, :size])
+    out = np.full(A.shape, 7.0)
+    plan = tilesolve.nest("o[i,j] = A[i,j] + A[j,i]", {"A": A}, where=where)
+    plan(A, out=out)
+    np.testing.assert_array_equal(out, np.where(inside, A + A.T, 7))

@@ -6,6 +6,15 @@ THESIS_MISS_COSTS = (1.0, 3.5)
 LATER_LINE_SHARE = 0.25
 """Share of a run's first line that each further one is taken to cost, where no start is known."""
 
+LATER_CACHED_LINE_SHARE = 0.5
+"""The same of a run in the last cache, whose latency loads hide in part."""
+
+FAR_LEVELS = 2
+"""Levels, from memory inwards, where first lines of runs are waited for."""
+
+FOLLOWED_ROWS = 8
+"""Rows that a sum reads in turn up to which hardware follows each of them."""
+
 NEST_WHOLE_EXTENT = 8
 """Extent up to which a letter gets no tile where a nest has many letters."""
 
@@ -14,6 +23,9 @@ GROUP_SHORT_EXTENT = 4
 
 NEST_CONTRACTION_FLOPS = 2**22
 """Operations from which on a statement that is a contraction is left to a plan."""
+
+NEST_COMPARED_FLOPS = 2**16
+"""The same from which on a plan may compute it, if it is predicted to take less time than loops."""
 
 NEST_NARROW_TERMS = 64
 """Terms of a sum from which on it is computed in a narrow dtype, and then cast."""
@@ -48,9 +60,6 @@ by have reciprocals to multiply by, and bytes are picked out of a table in regis
 
 NEST_SINGLE_OPERATIONS = {"tanh": 35, "sigmoid": 34, "silu": 44, "gelu_tanh": 58, "gelu": 38}
 """The same of float32, where it is much less."""
-
-NEST_WAITING_FACTOR = 2
-"""How many times as long a function takes that waits for another one within the same point."""
 
 NEST_SPREAD_SHARE = 0.6
 """Of the time of updates that is left where they go to several tables in turn."""

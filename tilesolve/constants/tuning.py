@@ -235,7 +235,7 @@ MAX_NEAR_TABLE_BYTES = 1 << 21
 away, more loads are under way if they are those of a gather."""
 
 UPDATE_TABLES = 4
-"""Tables that updates of few elements are spread over, in turn."""
+"""Tables that updates of few elements are spread over, in turn; other updates in a trip, too."""
 
 MAX_SPREAD_TABLE = 256
 """Elements of such a table at most: that all of them stay in the first cache."""

@@ -4,15 +4,21 @@ Were a level to serve runs and lines in ``runs · start + lines · line`` second
 line / (start + line), the share that a further line of a run costs of the first one, that is as
 much as ``runs · (1 - ρ) + lines · ρ`` first lines. ρ = 0 counts runs alone, as chapter 4 of the
 thesis on pipelines does; ρ = 1 lines alone, as where nothing prefetches. By these shares tiles of
-nests are found; the price, which decides among them, counts lines, and first ones in memory.
+nests are found; the price, which decides among them, counts lines, and first ones of far levels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
-from tilesolve.constants.nests import LATER_LINE_SHARE
+from tilesolve.constants.nests import (
+    FAR_LEVELS,
+    FOLLOWED_ROWS,
+    LATER_CACHED_LINE_SHARE,
+    LATER_LINE_SHARE,
+)
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Shared, Size
@@ -40,30 +46,48 @@ def later_share(level: Level, line_seconds: float) -> float:
 def charge_runs(
     levels: Sequence[LevelPrice], tree: LoopTree, places: Sequence[LevelView], machine: Machine
 ) -> tuple[LevelPrice, ...]:
-    """Return what levels take, with the first lines of runs in memory, which nothing prefetches.
+    """Return what levels take, with the first lines of runs, which nothing prefetches.
 
-    Those that caches serve are waited for while others are computed with.
+    Those that near caches serve are waited for while others are computed with.
     """
-    *near, last = levels
-    chain, place, memory = Chain(tree), places[-1], machine.level(last.level)
+    chain, found = Chain(tree), list(levels)
     if len(levels) < 2 or chain.children:
         return tuple(levels)
-    line = place.line / (place.read or place.bandwidth)
-    first = line / later_share(memory, line) - line
-    runs = sum(moved / _run_bytes(chain, t, place.line) for t, moved in enumerate(last.moved))
-    return (*near, replace(last, seconds=last.seconds + float(runs) * first))
+    for at in range(max(len(levels) - FAR_LEVELS, 1), len(levels)):
+        level, place = levels[at], places[at]
+        line = place.line / (place.read or place.bandwidth)
+        server = machine.level(level.level)
+        share = later_share(server, line)
+        if server.usable is not None and server.start is None:
+            share = LATER_CACHED_LINE_SHARE
+        first = line / share - line
+        runs = sum(moved / _run_bytes(chain, t, place.line) for t, moved in enumerate(level.moved))
+        found[at] = replace(level, seconds=level.seconds + float(runs) * first)
+    return tuple(found)
 
 
 def _run_bytes(chain: Chain, number: int, line: int) -> Size:
     """Return how long runs of an access are, in whole lines, as its loops come by.
 
     A run goes on while loops outside of calls move the last axis alone, or the one before where
-    all of the last has been walked.
+    all of the last has been walked. A call that walks more rows than hardware follows has runs of
+    its own.
     """
     access, at = chain.accesses[number], chain.call
     if isinstance(access, Shared) or not access.axes:
         return line
-    run = 1.0
+    run, element, box = 0.0, access.element, dict(chain.mean_box(at))
+    box |= dict.fromkeys(chain.accesses[0].letters, 1)  # rows of a sum alone
+    sides = [1.0 if one.computed else float(one.reach(box)) for one in access.axes]
+    steps = [pitch * element for pitch in access.pitches]
+    if prod(n for n, step in zip(sides, steps, strict=True) if step >= line) > FOLLOWED_ROWS:
+        box = chain.mean_box(at)
+        near = (
+            float(one.reach(box)) * step
+            for one, step in zip(access.axes, steps, strict=True)
+            if step < line and not one.computed
+        )
+        return max(line, *near)
     for axis, extent in zip(access.axes[::-1], access.shape[::-1], strict=True):
         along = [letter for _, letter in axis.terms]
         while at < len(chain.loops):
@@ -72,7 +96,8 @@ def _run_bytes(chain: Chain, number: int, line: int) -> Size:
                 break
             at += 1
         reach = 1.0 if axis.computed else float(axis.reach(chain.mean_box(at)))
-        run *= reach
-        if reach < extent:
+        run = reach * element
+        if (extent - reach) * element >= line:  # channels of pixels leave out less than a line
             break
-    return max(run * access.element, line)
+        element *= extent
+    return max(run, line)

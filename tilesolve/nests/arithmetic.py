@@ -82,8 +82,9 @@ def step_seconds(
     """
     slot = slot_seconds(stage, dtypes, machine, threads)
     count = max(count_operations(stage.term, dtypes, vector, rows), 1)
-    if stage.update is not None and not vector:
-        return max(count / 2 * slot, machine.costs.update_cycles / machine.frequency)
+    if stage.update is not None:  # a vector has its line's end amid it
+        updates = machine.costs.update_cycles * (2 if vector else 1)
+        return max(count / 2 * slot, updates / machine.frequency)
     lanes = points_of_vector(stage, dtypes, machine) if vector else 1
     gathered = [one for one in stage.reads if _is_gathered(one, vector)]
     picked = [one for one in gathered if vector and _is_picked(one, dtypes, machine)]

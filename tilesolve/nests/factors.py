@@ -51,13 +51,16 @@ def yield_factored(computation: Computation) -> Iterator[Computation]:
     if len(within) == 2:
         yield _bind(computation, [_sum_up(stage, reduced, within, behind)])
         return
-    for first, second in combinations(within, 2):
-        rest = [one for one in within if one not in (first, second)]
-        made = _multiply(computation, (first, second), rest)
+    for first, second in combinations(range(len(within)), 2):
+        rest = [one for at, one in enumerate(within) if at not in (first, second)]
+        made = _multiply(computation, (within[first], within[second]), rest)
         if made is not None:
-            summed = replace(reduced, over=tuple(x for x in reduced.over if _moves(x, rest, made)))
-            product = [made.target if one is first else one for one in within if one is not second]
-            yield _bind(computation, [made, _sum_up(stage, summed, product, behind)])
+            over = tuple(x for x in reduced.over if _moves(x, rest, made))
+            product = [*within[:first], made.target, *within[first + 1 : second]]
+            product += within[second + 1 :]
+            yield _bind(
+                computation, [made, _sum_up(stage, replace(reduced, over=over), product, behind)]
+            )
 
 
 def _multiply(

@@ -21,6 +21,7 @@ from tilesolve.nests.request import NestRequest
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import (
     find_shared_row,
+    followed_tree,
     pixel_tree,
     plain_tree,
     rows_tree,
@@ -85,8 +86,10 @@ def choose_loops(request: NestRequest) -> LoopSolution:
         cached = replace(best[1], tree=replace(best[1].tree, output="store"))
         best = min((price_loops(request, cached.tree), cached), best, key=score)
     if tiled and kind is NestClass.TEMPORAL and request.mode == "default":
-        plain = replace(untiled, why="tiles would cost more than they save")
-        best = min(best, (price_loops(request, plain.tree), plain), key=score)
+        others = [replace(untiled, why="tiles would cost more than they save")]
+        if rows := followed_tree(request):
+            others.append(LoopCandidate(rows, "few rows of a sum are read at once"))
+        best = min(best, *((price_loops(request, one.tree), one) for one in others), key=score)
     cost, one = best
     return LoopSolution(request, one.why, cost, one.tree, one.tiles, one.name_limit())
 

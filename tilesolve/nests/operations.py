@@ -14,7 +14,6 @@ import numpy as np
 from tilesolve.constants.nests import (
     NEST_OPERATIONS,
     NEST_SINGLE_OPERATIONS,
-    NEST_WAITING_FACTOR,
 )
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import named_kind
@@ -66,7 +65,7 @@ def count_operations(
     applied = (one for one in term.all if isinstance(one, Apply | Choose | Reduce))
     different = {whole.places[id(one)][0]: one for one in applied}.values()
     return sum(
-        _operations(one, dtypes, vector) * prod(form.share(one, count) for form, count in shares)
+        _operations(one, dtypes) * prod(form.share(one, count) for form, count in shares)
         for one in different
         if _varies(one, vector)
     )
@@ -154,7 +153,7 @@ def _varies(term: Term, vector: str | None) -> bool:
     return vector is None or isinstance(term, Reduce) or vector in term.letters
 
 
-def _operations(one: Term, dtypes: Mapping[str, str], vector: str | None) -> int:
+def _operations(one: Term, dtypes: Mapping[str, str]) -> int:
     """Return how many additions an operation by itself takes as long as.
 
     A sum of numbers that are narrower than it widens them.
@@ -173,9 +172,7 @@ def _operations(one: Term, dtypes: Mapping[str, str], vector: str | None) -> int
         return 1 + (np.dtype(named_kind(one.term.kind(dtypes))) != kind)
     if one.name == "true_divide" and _multiplies(one.arguments[1], kind):
         return NEST_OPERATIONS["divide_by_number"]
-    inner = (part for part in one.all if part != one and _varies(part, vector))
-    waits = count > 1 and any(map(_is_function, inner))
-    return count * NEST_WAITING_FACTOR if waits else count
+    return count
 
 
 def _multiplies(divisor: Term, kind: np.dtype[np.generic]) -> bool:
@@ -185,8 +182,3 @@ def _multiplies(divisor: Term, kind: np.dtype[np.generic]) -> bool:
     if not isinstance(divisor, Number) or isinstance(divisor.value, complex) or kind.kind != "f":
         return False
     return find_reciprocal(float(divisor.value), kind.type) is not None
-
-
-def _is_function(term: Term) -> bool:
-    """Return whether a term is computed by many instructions."""
-    return isinstance(term, Apply) and term.name in NEST_OPERATIONS and term.name not in EXTREMES

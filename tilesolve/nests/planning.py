@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
-from tilesolve.constants.nests import NEST_BLOCK_KINDS, NEST_LOOPS_GAIN
+from tilesolve.constants.nests import NEST_BLOCK_KINDS, NEST_COMPARED_FLOPS, NEST_LOOPS_GAIN
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
 from tilesolve.contractions.statements.terms import Reduce
@@ -135,15 +135,17 @@ def solve_contraction(request: NestRequest) -> Iterator[NestSolution]:
     asked = request.route == "contraction"
     parts = None if contraction else count_in_reals(computation) or convert_operands(computation)
     if parts is not None:
-        found = [_prefer_contraction(request.of(parts, one)) for one in parts.stages]
-        yield from found if any(one.route == "contraction" for one in found) else ()
+        pieces = [_prefer_contraction(request.of(parts, one)) for one in parts.stages]
+        yield from pieces if any(one.route == "contraction" for one in pieces) else ()
         return
     if contraction is None:
         if asked:
             raise PlanError(f"{stage} is no contraction: {reason}")
         return
     flops = contraction.flops(computation) * region_share(stage, computation.sizes)
-    if not asked and (flops < request.least_flops or not contraction.reuses):
+    brief = flops < request.least_flops
+    least = request.least_flops if stage.where else min(NEST_COMPARED_FLOPS, request.least_flops)
+    if not asked and (flops < least or not contraction.reuses):
         return
     why = f"it is the contraction {contraction} of {int(flops):,} operations"
     if stage.where and not contraction.is_plain:
@@ -151,7 +153,9 @@ def solve_contraction(request: NestRequest) -> Iterator[NestSolution]:
     elif stage.where:
         yield from _solve_region(request, contraction, why)
     else:
-        yield ContractionSolution.of(request, why)
+        found = ContractionSolution.of(request, why)
+        if asked or not brief or found.score < sum(one.score for one in plan_loops(request)):
+            yield found
 
 
 def _prefer_contraction(request: NestRequest) -> NestSolution:

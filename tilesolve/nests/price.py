@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from math import ceil, prod
 
 import numpy as np
@@ -32,12 +34,30 @@ def price_nest(computation: Computation, tree: LoopTree, machine: Machine) -> Pr
     found = count_traffic(tree, places, evicts=evicts_itself(machine))
     region = region_share(stage, computation.sizes)
     levels = charge_runs(price_levels(places, found, region), tree, places, machine)
+    if stage.update is not None:
+        filled = float(computation.output.bytes)
+        levels = tuple(map(partial(_charge_output, 2 * filled, filled), levels, places))
+    elif tree.output == "stream":
+        *near, last = levels
+        slower = 1 / (machine.levels[-1].stream or places[-1].bandwidth) - 1 / places[-1].bandwidth
+        seconds = last.seconds + max(slower, 0.0) * last.volumes[0]
+        levels = (*near, replace(last, seconds=seconds))
     compute = region * arithmetic_seconds(computation, tree, machine)
     calls = region * float(found.calls)
     streamed = tree.output == "stream"
     if streamed and not has_whole_lines(computation.output, machine.levels[0].line):
         compute += calls * machine.costs.shared_line_cycles / machine.frequency
     return Price(levels, compute, calls, ())
+
+
+def _charge_output(volume: float, moved: float, level: LevelPrice, place: LevelView) -> LevelPrice:
+    """Return what a level serves with the output written once before: tables begin with zeros."""
+    return replace(
+        level,
+        moved=(level.moved[0] + moved, *level.moved[1:]),
+        volumes=(level.volumes[0] + volume, *level.volumes[1:]),
+        seconds=level.seconds + float(place.seconds((volume,))),
+    )
 
 
 def has_whole_lines(array: ArrayInfo, line: int) -> bool:

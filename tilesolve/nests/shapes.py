@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tilesolve.constants.nests import (
+    FOLLOWED_ROWS,
     NEST_HELD_ROWS,
     NEST_HELD_VECTORS,
     NEST_SHARED_ROWS,
@@ -209,6 +210,24 @@ def untiled_tree(request: NestRequest) -> LoopTree:
     running = {loop.letter for loop in inter if loop.single}
     intra = [x for x in (*others, *stage.summed) if x not in running]
     return _with_intra(request, inter, [*intra, *({column} - running)], tiles)
+
+
+def followed_tree(request: NestRequest) -> LoopTree | None:
+    """Return the loops of `untiled_tree` that walk few rows at once, as many as hardware follows.
+
+    None for sums whose vectors do not walk rows, or over few of them.
+    """
+    stage, tree = request.statement, untiled_tree(request)
+    column, loops = stage.output[-1], [replace(one, body=()) for one in tree.loops]
+    letters = [(one.letter, one.kind) for one in loops]
+    if len(stage.summed) != 1 or letters[-1] != (column, "vector"):
+        return None
+    (row,) = stage.summed
+    few = request.computation.sizes[row] <= FOLLOWED_ROWS
+    if few or (column, "serial") not in letters or _coupled(stage, row, stage.letters):
+        return None
+    at, held = letters.index((column, "serial")), len(loops) - letters.index((row, "serial"))
+    return make_tree(request, [*loops[:at], over(row, FOLLOWED_ROWS), *loops[at:]], held)
 
 
 def pixel_tree(request: NestRequest) -> LoopTree | None:
