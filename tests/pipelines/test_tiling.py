@@ -13,13 +13,14 @@ from tests.support.pipelines import blur, chain, harris, unsharp
 from tests.support.pipelines import make as make_lines
 from tilesolve.bench.pipelines import CASES
 from tilesolve.constants.nests import PIPELINE_LAST_CACHES
+from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.machine.model import Machine
 from tilesolve.nests.programs import write_program
 from tilesolve.nests.regions import find_regions
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.solutions import FusedSolution
-from tilesolve.pipelines.footprints import GroupTiles
+from tilesolve.pipelines.footprints import GroupTiles, list_planes
 from tilesolve.pipelines.fusion import Order, place_stages
 from tilesolve.pipelines.grouping import Graph
 from tilesolve.pipelines.simplify import simplify
@@ -201,6 +202,27 @@ def test_what_is_computed_again_is_what_costs_count(make, slide):
         assert computes == group.regions.points(stage.name, tiles)
         again += computes - group.regions.points(stage.name, {})
     assert again > 0
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_planes_follow_one_another(rows):
+    """Rings have one of three channels, each of which is computed as all were together."""
+    lines = ["a[c,y,x] = I[c,y,x] + I[c,y+1,x]", "b[d,u,v] = a[d,u,v] - a[d,u+2,v+1]"]
+    made = make_lines(lines, {"c d": 3, "y": 36, "u": 34, "x": 36, "v": 35}, "int32")
+    regions, arrays, tiles = find_regions(made), fill(made), {"u": 15, "v": 16}
+    assert list_planes(regions) == ("d",)
+    whole = GroupTiles(NestRequest(made, MACHINE), regions, "u", rows)
+    apart = replace(whole, planes=("d",))
+    assert 3 * apart.kept_bytes("a", "ring", tiles) == whole.kept_bytes("a", "ring", tiles)
+    found = []
+    for group in (whole, apart):
+        one = FusedSolution.of(group.request, make_grouping(group, tiles), "given", streamed=False)
+        room = 4 * prod(one.placed["a"].room()[1])
+        assert room == group.kept_bytes("a", "ring", tiles)
+        found.append(interpret(write_program(one.computation, one.loops), arrays))
+    assert found[0].computes == found[1].computes
+    assert np.array_equal(*(one.output for one in found))
+    assert np.array_equal(found[0].output, evaluate(made, arrays))
 
 
 @pytest.mark.parametrize(

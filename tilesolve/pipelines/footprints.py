@@ -36,12 +36,15 @@ class GroupTiles:
         The letter of the root along which rings slide; None where tiles overlap.
     rows
         How many of its values each trip has.
+    planes
+        Letters of the root that are walked one by one around what slides, such as channels.
     """
 
     request: NestRequest
     regions: Regions
     slide: str | None
     rows: int = 1
+    planes: tuple[str, ...] = ()
 
     @cached_property
     def tiled(self) -> tuple[str, ...]:
@@ -87,6 +90,10 @@ class GroupTiles:
         }
         return {stage: within[kind] for stage, kind in self.kept.items()}
 
+    def sides(self, tiles: Mapping[str, Size]) -> dict[str, Size]:
+        """Return the side of a tile along each letter of the root."""
+        return {**self.regions.extents, **dict.fromkeys(self.planes, 1.0), **tiles}
+
     def room(self, tiles: Mapping[str, Size]) -> Size:
         """Return the bytes that all buffers of a tile take."""
         found: Size = 0.0
@@ -96,7 +103,7 @@ class GroupTiles:
 
     def kept_bytes(self, stage: str, kind: str, tiles: Mapping[str, Size]) -> Size:
         """Return the bytes that a stage takes: of a ring what is in use at once, else a tile."""
-        sides: dict[str, Size] = {**self.regions.extents, **tiles}
+        sides = self.sides(tiles)
         found: Size = float(np.dtype(self.request.computation.dtypes[stage]).itemsize)
         for span in self.regions.spans[stage].values():
             if self.slide is not None and span.letter == self.slide and kind != "tile":
@@ -114,9 +121,9 @@ class GroupTiles:
         """
         request, extents = self.request, self.regions.extents
         machine, threads = request.machine, request.threads
-        sides: dict[str, Size] = {**extents, **tiles}
+        sides = self.sides(tiles)
         count: Size = 1.0 / threads
-        for letter in self.tiled:
+        for letter in (*self.tiled, *self.planes):
             count = count * (extents[letter] / sides[letter])
         byte = threads / machine.bandwidth(machine.memory, threads)
         start = machine.costs.tile_cycles / machine.frequency
@@ -165,3 +172,25 @@ def list_slides(regions: Regions) -> tuple[str, ...]:
     """Return the letters of a root along which rings may slide: all stages follow these."""
     rows = [x for x in list_tiled(regions) if x != list(regions.extents)[-1]]
     return tuple(x for x in rows if all(regions.letter_of(s, x) for s in regions.stages))
+
+
+def list_planes(regions: Regions) -> tuple[str, ...]:
+    """Return short letters of a root along which no stage needs what another value has.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.nests.regions import find_regions
+    >>> text = "b[c,y,x] = I[c,y,x] + 1" + chr(10) + "o[d,u,v] = b[d,u,v] + b[d,u+1,v]"
+    >>> sizes = {"c": 3, "d": 3, "y": 65, "u": 64, "x": 64, "v": 64}
+    >>> list_planes(find_regions(bind_stages(parse_stages(text), sizes)))
+    ('d',)
+    """
+    shared = {one.letter for x in regions.stages for one in find_overlaps(regions, x)}
+    return tuple(
+        letter
+        for letter, extent in list(regions.extents.items())[:-1]
+        if 1 < extent <= PIPELINE_TILED_EXTENT and letter not in shared
+        if all(regions.letter_of(stage, letter) for stage in regions.stages)
+    )

@@ -13,7 +13,7 @@ from tilesolve.nests.group_trees import Grouping
 from tilesolve.nests.regions import Regions
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.shapes import over
-from tilesolve.pipelines.footprints import GroupTiles, list_slides
+from tilesolve.pipelines.footprints import GroupTiles, list_planes, list_slides
 from tilesolve.pipelines.thesis import thesis_tiles
 from tilesolve.solver.interior import find_least
 from tilesolve.solver.posynomial import Posynomials
@@ -30,9 +30,10 @@ def list_groupings(request: NestRequest, regions: Regions) -> list[Grouping]:
         slides = (None,)
     thesis = request.mode == "thesis"
     found: list[Grouping] = []
-    for slide, rows in product(slides, (1,) if thesis else PIPELINE_ROWS):
+    walks = dict.fromkeys([(), _planes(request, regions)])
+    for slide, rows, planes in product(slides, (1,) if thesis else PIPELINE_ROWS, walks):
         most = rows if slide is None else min(rows, regions.extents[slide])
-        group = GroupTiles(request, regions, slide, most)
+        group = GroupTiles(request, regions, slide, most, planes)
         if not group.tiled:
             continue
         for tiles in _thesis_tiles(group) if thesis else find_tiles(group):
@@ -40,6 +41,11 @@ def list_groupings(request: NestRequest, regions: Regions) -> list[Grouping]:
             if one not in found:
                 found.append(one)
     return found
+
+
+def _planes(request: NestRequest, regions: Regions) -> tuple[str, ...]:
+    """Return the letters that may be walked one by one; the thesis permutes no short ones."""
+    return () if request.mode == "thesis" else list_planes(regions)
 
 
 def _thesis_tiles(group: GroupTiles) -> list[dict[str, int]]:
@@ -80,7 +86,7 @@ def fits(request: NestRequest, regions: Regions, caches: float) -> bool:
     """
     limit = caches * request.machine.last_cache_bytes / request.threads
     for slide in list_slides(regions) or (None,):
-        group = GroupTiles(request, regions, slide, 1)
+        group = GroupTiles(request, regions, slide, 1, _planes(request, regions))
         least = {x: low for x, (low, _) in tile_bounds(group).items()}
         if not group.tiled or float(group.room(least)) <= limit:
             return True
@@ -146,9 +152,13 @@ def whole_tiles(group: GroupTiles, relaxed: Mapping[str, float]) -> dict[str, in
 
 
 def make_grouping(group: GroupTiles, tiles: Mapping[str, int]) -> Grouping:
-    """Return a grouping with tiles: strips that threads divide outermost, what slides innermost."""
+    """Return a grouping with tiles: strips that threads divide outermost, what slides innermost.
+
+    Planes follow one another in a strip, so that rings have one of them.
+    """
     shared, strip = group.request.threads > 1, tiles[group.strip]
     loops: list[Loop] = [over(group.strip, strip, "threads" if shared else "serial")]
+    loops += map(over, group.planes)
     for letter in group.tiled:
         if letter != group.strip and tiles[letter] < group.regions.extents[letter]:
             loops.append(over(letter, tiles[letter]))
