@@ -209,9 +209,10 @@ NETWORK_MOST_EXTENTS = 64
 """How many numbers an array has at most whose arithmetic is looked at for an overflow: it may be a
 shape."""
 
-NETWORK_SHARED_SECONDS = 2e-6
-"""Predicted seconds of a network's work from which on several threads share it: to see that others
-are done, and to read what they wrote, takes a tenth of that and more."""
+NETWORK_SHARED_SECONDS = 5e-6
+"""Predicted seconds of a network's work from which on several threads share it, those counted that
+its code takes to come: of 2 µs of computing, to see that others are done, and to read what they
+wrote, is a tenth and more."""
 
 WINOGRAD_CROSSING_SHARE = 0.05
 """By which share longer bands of Winograd that threads have each for themselves may be predicted to

@@ -123,6 +123,9 @@ class Costs:
     cold_statement_seconds: float = _cost(
         40e-6, "s/call", "such a call where caches hold nothing of it: code comes from memory, too"
     )
+    cold_work_seconds: float = _cost(
+        3e-6, "s/work", "work of a network besides what it computes: its code comes from far caches"
+    )
     gather_cycles: float = _cost(
         1.5,
         "cycles/element",

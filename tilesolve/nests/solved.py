@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Self, TypeGuard, TypeVar
@@ -66,10 +66,26 @@ class SolvedNest:
         """Those of all statements."""
         return add_seconds(self.solutions)
 
+    def seconds_after(self, since: Mapping[str, float]) -> float:
+        """Return those of all statements amid other works.
 
-def add_seconds(solutions: Sequence[NestSolution]) -> float:
-    """Return what solutions take one after another: loops find in caches what others left there."""
-    if len(solutions) == 1:
+        Parameters
+        ----------
+        since
+            How many bytes all threads touched since each array was; arrays without are in memory.
+        """
+        own = {name: size / self.threads for name, size in since.items()}
+        return add_seconds(_started(self.solutions, "cold"), own)
+
+
+def add_seconds(
+    solutions: Sequence[NestSolution], since: Mapping[str, float] | None = None
+) -> float:
+    """Return what solutions take one after another: loops find in caches what others left there.
+
+    `since` says how many bytes were touched since each array was, as `SolvedNest.seconds_after`.
+    """
+    if len(solutions) == 1 and since is None:
         return solutions[0].seconds
     touched = [_list_touched(one) for one in solutions]
     past = [next(iter(one.non_temporal), None) if _is_looped(one) else None for one in solutions]
@@ -77,7 +93,8 @@ def add_seconds(solutions: Sequence[NestSolution]) -> float:
     total = 0.0
     for one, several, between in zip(solutions, touched, list_between(works, past), strict=True):
         if _is_looped(one):
-            total += one.score_after([between.get(name, inf) for name, _ in several])
+            known = {**(since or {}), **between}
+            total += one.score_after([known.get(name, inf) for name, _ in several])
         else:
             total += one.seconds
     return total

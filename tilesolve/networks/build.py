@@ -102,7 +102,8 @@ class Builder:
             program.outputs[name] = self._places.get(name) if found is None else found
         self._note_lives()
         program.blocks.drop_shadow()
-        program.predicted = predict_works(program.works, program.blocks)
+        costs = Machine.load(self.machine).costs
+        program.predicted = predict_works(program.works, program.blocks, costs)
         return program
 
     def _copies_windows(self, name: str) -> bool:

@@ -9,23 +9,25 @@ from typing import Self
 
 import numpy as np
 
+from tilesolve.machine.costs import Costs
 from tilesolve.networks.places import Blocks, Place
 from tilesolve.networks.works import LayerWork, Since, WinogradWork, Work
 from tilesolve.packing.memory_overlap import Array
 
 
-def predict_works(works: Sequence[Work], blocks: Blocks) -> list[float | None]:
+def predict_works(works: Sequence[Work], blocks: Blocks, costs: Costs) -> list[float | None]:
     """Return the predicted seconds of each work, None if nothing predicts them.
 
-    Works run again and again, each on what earlier ones left in caches. Weights come back once a
-    call, after all else was touched.
+    Works run again and again, each on what earlier ones left in caches. Weights, and code, come
+    back once a call, after all else was touched.
     """
     weights = [
         work.weight_bytes if isinstance(work, LayerWork | WinogradWork) else 0 for work in works
     ]
     arena = _Arena.of(works, blocks)
     whole = float(arena.touched.max(0, initial=0.0).sum()) + sum(weights)
-    return [work.predict(Since(whole, arena.since(at, weights))) for at, work in enumerate(works)]
+    found = [work.predict(Since(whole, arena.since(at, weights))) for at, work in enumerate(works)]
+    return [None if one is None else costs.cold_work_seconds + one for one in found]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +83,6 @@ class _Arena:
 
 def _span(place: Place, begin: int) -> tuple[int, int]:
     """Return where the first byte of a place lies in the arena, and the one behind its last."""
-    ends = [(n - 1) * step for n, step in zip(place.shape, place.strides, strict=True)]
+    ends = [max(n - 1, 0) * step for n, step in zip(place.shape, place.strides, strict=True)]
     low = begin + place.offset + sum(min(one, 0) for one in ends)
     return low, begin + place.offset + sum(max(one, 0) for one in ends) + place.dtype.itemsize

@@ -107,10 +107,13 @@ class LayerWork:
 
     def predict(self, since: Since) -> float:
         """Return how long it is predicted to take."""
-        plan, places = self.layer.plan, since.places
-        if isinstance(plan, NestPlan):
-            return plan.solution.computing_seconds
-        return plan.solution.score_after((places[self.out], places[self.x], since.weights))
+        plan, out, x = self.layer.plan, since.places[self.out], since.places[self.x]
+        if not isinstance(plan, NestPlan):
+            return plan.solution.score_after((out, x, since.weights))
+        residual = 0.0 if self.residual is None else since.places[self.residual]
+        known = {"X": x, "O": out, "R": residual}
+        names = {one.name for one in plan.computation.arrays}
+        return plan.solution.seconds_after({name: known.get(name, since.weights) for name in names})
 
     @property
     def weight_bytes(self) -> int:
