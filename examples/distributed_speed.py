@@ -51,7 +51,7 @@ PATIENCE = 120
 
 CASES = {
     "square": ("ij,jk->ik", "i=6144 j=6144 k=6144"),
-    "tall and skinny": ("ki,kj->ij", "i=400 j=400 k=150000"),
+    "tall and skinny": ("ki,kj->ij", "i=400 j=400 k=400000"),
     "dask#2225": ("ijk,jkl->il", "i=6000 j=90 k=70 l=6000"),
     "abcd-aebf-dfce": ("aebf,dfce->abcd", "a=80 b=80 c=80 d=80 e=80 f=80"),
     "abcdef-degb-gfac": ("degb,gfac->abcdef", "a=28 b=22 c=24 d=24 e=18 f=18 g=22"),

@@ -51,6 +51,12 @@ class File:
         return float(np.load(self.path, mmap_mode="r")[place])
 
 
+def read_peak() -> int:
+    """Return the largest memory that a process has had."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limit", type=int, default=600_000_000, help="bytes of each worker")
@@ -77,11 +83,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         future = client.compute(stored)
         progress(future)
         future.result()
+        most = max(client.run(read_peak).values())
         rng = np.random.default_rng(0)
         for i, j in rng.integers(asked.side, size=(8, 2)):
             row, column = a[i].compute(scheduler="sync"), b[:, j].compute(scheduler="sync")
             assert math.isclose(file[i, j], row @ column, rel_tol=1e-9), (i, j)
-    print("\n8 sampled elements are right")
+    print(f"\na worker's process took {format_size(most)} at most")
+    print("8 sampled elements are right")
 
 
 if __name__ == "__main__":

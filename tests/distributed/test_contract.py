@@ -94,12 +94,20 @@ def test_tensordot_is_numpys(client):
         np.testing.assert_allclose(found, np.tensordot(x, y, axes), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("sizes", "limit"), [((900, 800, 1000), 25), ((300, 4000, 300), 99)])
-def test_bytes_are_those_of_the_model(sizes, limit, client):
+@pytest.mark.parametrize(
+    ("sizes", "limit", "dtype"),
+    [
+        ((900, 800, 1000), 25, "float64"),
+        ((300, 4000, 300), 99, "float64"),
+        ((600, 800, 700), 25, "complex128"),
+        ((600, 2000, 600), 25, "float16"),
+    ],
+)
+def test_bytes_are_those_of_the_model(sizes, limit, dtype, client):
     """What Dask's workers send is what was predicted, whether letters of C are cut or sums."""
     m, k, n = sizes
-    x = da.random.default_rng(8).random((m, k), chunks=(m // 3, k // 2))
-    y = da.random.default_rng(9).random((k, n), chunks=(k // 4, n))
+    x = da.random.default_rng(8).random((m, k), chunks=(m // 3, k // 2)).astype(dtype)
+    y = da.random.default_rng(9).random((k, n), chunks=(k // 4, n)).astype(dtype)
     found = einsum("ij,jk->ik", x, y, client=client, memory_limit=limit * 1_000_000)
     (promise,) = promises(found)
     before = moved_bytes(client)
@@ -109,7 +117,9 @@ def test_bytes_are_those_of_the_model(sizes, limit, client):
     assert sent == pytest.approx(sum(promise.sent), rel=0.1)
     assert promise.rechunked >= 0
     assert promise.peak <= limit * 1_000_000
-    np.testing.assert_allclose(result.compute(), x.compute() @ y.compute(), rtol=1e-11)
+    one, other = (array.astype(np.result_type(dtype, "float64")).compute() for array in (x, y))
+    rtol = 1e-3 if dtype == "float16" else 1e-11
+    np.testing.assert_allclose(result.compute(), one @ other, rtol=rtol)
 
 
 class Held(WorkerPlugin):
@@ -201,6 +211,9 @@ def test_what_cannot_be_is_refused_at_once(client):
         einsum("ij,jk->ik", x, x.T[x.T[:, 0] > 0])
     with pytest.raises(DtypeError, match="operand 0 has dtype object"):
         einsum("ij,jk->ik", x.astype(object), x.T)
+    for axes in (3, ([0], [2]), ([0, 0], [0, 1]), ([0], [0, 1])):
+        with pytest.raises(SpecError, match="axes must be a number"):
+            tensordot(x, x, axes)
     with pytest.raises(SpecError, match="twice"):
         einsum("ii->i", x[:40, :40])
     with pytest.raises(MemoryLimitError, match=r"A .*, B .*"):

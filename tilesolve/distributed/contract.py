@@ -13,6 +13,7 @@ from dask.base import tokenize
 
 from tilesolve.constants.network import ALTERNATIVES, MOST_ROOMS, ROOM_STEP, SLIVER_SHARE
 from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
+from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import OPERAND_DTYPES, Problem
 from tilesolve.contractions.subscripts import read
@@ -108,14 +109,20 @@ def tensordot(
     """
     ranks = np.ndim(first), np.ndim(second)
     if isinstance(axes, int):
-        pairs = list(zip(range(ranks[0] - axes, ranks[0]), range(axes), strict=True))
+        sides = [[*range(ranks[0] - axes, ranks[0])], [*range(axes)]]
     else:
-        sides = [[one] if isinstance(one, int) else list(one) for one in axes]
-        if len(sides) != 2 or len(sides[0]) != len(sides[1]):
-            raise SpecError(
-                f"axes must be a number or two lists as long as each other, got {axes!r}"
-            )
-        pairs = [(a % ranks[0], b % ranks[1]) for a, b in zip(*sides, strict=True)]
+        sides = [np.atleast_1d(one).tolist() for one in axes]
+    able = len(sides) == 2 and len(sides[0]) == len(sides[1])
+    for rank, side in zip(ranks, sides, strict=False):
+        able &= all(-rank <= at < rank for at in side) and len({at % rank for at in side}) == len(
+            side
+        )
+    if not able:
+        raise SpecError(
+            "axes must be a number, or two lists as long as each other of different axes, of "
+            f"arrays that have {ranks[0]} and {ranks[1]}; got {axes!r}"
+        )
+    pairs = [(a % ranks[0], b % ranks[1]) for a, b in zip(*sides, strict=True)]
     letters = fresh("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", taken=())
     one, other = ([next(letters) for _ in range(rank)] for rank in ranks)
     for a, b in pairs:
@@ -189,7 +196,7 @@ def _contract(
     sizes = dict(zip(kept[0] + kept[1], first.shape + second.shape, strict=True))
     if not all(sizes.values()):
         return da.zeros([sizes[i] for i in output], dtype=dtype)
-    # Other dtypes are computed by NumPy; they move no more than the widest real.
+    # Other dtypes are computed by NumPy; their plan is that of doubles, for as many elements.
     known = dtype.name if dtype.name in OPERAND_DTYPES else "float64"
     problem, machine = Problem.of(text, sizes, known), Machine.load(None)
     sources = [open_source(array, team.held(array)) for array in (first, second)]
@@ -198,7 +205,8 @@ def _contract(
     for letters, source in zip(kept, sources, strict=True):
         for letter, bounds in zip(letters, source.bounds, strict=True):
             edges[letter] = edges.get(letter, frozenset()) | _drop_slivers(bounds)
-    return make_array(_find_schedule(problem, machine, team, sources, edges, key), text, dtype)
+    found = _find_schedule(problem, machine, team, sources, edges, key, dtype)
+    return make_array(found, text, dtype)
 
 
 def _find_schedule(
@@ -208,12 +216,15 @@ def _find_schedule(
     sources: list[Source],
     edges: dict[str, frozenset[int]],
     key: str,
+    dtype: np.dtype[Any],
 ) -> Writer:
     """Return a schedule that fits: of least moving and tasks at the first room at which any does.
 
     Tiles are solved for less room where what lies beside them does not fit.
     """
-    room, peaks, share = team.cluster.room, list[int](), 1.0
+    sums = np.dtype(summed_dtype(dtype.name)).itemsize
+    room, peaks = team.cluster.room, list[int]()
+    share = problem.itemsize / dtype.itemsize
     for _ in range(MOST_ROOMS):
         cluster = replace(team.cluster, memory=max(1, int(share * team.cluster.memory)))
         try:
@@ -222,7 +233,7 @@ def _find_schedule(
             if not peaks:
                 raise
             break
-        schedules = [Schedule(division, edges) for division in divisions]
+        schedules = [Schedule(division, edges, dtype.itemsize, sums) for division in divisions]
         tried = [
             Writer(schedule, sources, team.addresses, key)
             for schedule in sorted(

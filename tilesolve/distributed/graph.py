@@ -44,16 +44,14 @@ class Promise(NamedTuple):
         lie otherwise move besides.
     peak
         Bytes of blocks on one worker at any time, at most.
+    rechunked
+        Those bytes that move because chunks of operands lie otherwise than the plan wants.
     """
 
     division: Division
     sent: tuple[int, ...]
     peak: int
-
-    @property
-    def rechunked(self) -> float:
-        """Bytes that chunks of operands move because they lie otherwise than the plan wants."""
-        return sum(self.sent) - self.division.price.volume
+    rechunked: float
 
 
 class PlacedLayer(MaterializedLayer):  # type: ignore[misc]  # Dask has no types here
@@ -162,7 +160,8 @@ class Writer:
             for step in range(-1, count):
                 waited = steps.get((worker, step), [])
                 self.add("done", worker, (worker, step), blocks.done, *waited)
-        promise = Promise(self.schedule.division, tuple(self.sent), self.peak)
+        more = float(sum(self.sent) - sum(self.schedule.moved()))
+        promise = Promise(self.schedule.division, tuple(self.sent), self.peak, more)
         return PlacedLayer(self.tasks, places, promise)
 
     def _given(self, task: Step, side: int) -> list[tuple[Box, TaskRef]]:
@@ -176,13 +175,14 @@ class Writer:
         ]
 
     def _copied(self, task: Step) -> int:
-        """Return the bytes of blocks that a step puts together of several."""
-        found = 0
+        """Return the bytes of blocks that a step puts together, or converts to sums' dtype."""
+        found, schedule = 0, self.schedule
         for side, tensor in enumerate(self.schedule.division.problem.spec.operands):
             cuts = [task.bounds[i] for i in tensor.letters]
-            if len(self._given(task, side)) > prod(len(own) - 1 for own in cuts):
-                longest = (max(b - a for a, b in pairwise(own)) for own in cuts)
-                found += self.schedule.size(tuple((0, length) for length in longest))
+            parts = prod(len(own) - 1 for own in cuts)
+            if schedule.sum_element > schedule.element or len(self._given(task, side)) > parts:
+                longest = prod(max(b - a for a, b in pairwise(own)) for own in cuts)
+                found += schedule.sum_element * longest
         return found
 
     def _sum(

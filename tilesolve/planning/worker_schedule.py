@@ -60,6 +60,8 @@ class Schedule:
     edges
         By letter, where chunks of operands begin: tiles end there, too, so that these are read in
         place.
+    element, sum_element
+        Bytes of an element of operands, and of sums; the problem's if 0.
 
     Examples
     --------
@@ -75,6 +77,8 @@ class Schedule:
 
     division: Division
     edges: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    element: int = 0
+    sum_element: int = 0
 
     @cached_property
     def shares(self) -> tuple[dict[str, Span], ...]:
@@ -195,11 +199,12 @@ class Schedule:
             )
             given = division.problem, division.cut, division.order, division.cluster.threads
             most = max(most, held_results(*given, division.keeps, sizes))
-        return most * division.problem.itemsize
+        return most * (self.sum_element or division.problem.sum_itemsize)
 
     def size(self, box: Box) -> int:
-        """Return the bytes of a part of a tensor."""
-        return prod(end - begin for begin, end in box) * self.division.problem.itemsize
+        """Return the bytes of a part of an operand."""
+        element = self.element or self.division.problem.itemsize
+        return element * prod(end - begin for begin, end in box)
 
     def moved(self) -> tuple[int, int, int]:
         """Return the bytes of C, A and B that cross the network, counted part by part.
@@ -223,7 +228,9 @@ class Schedule:
     def moved_results(self) -> int:
         """The bytes of C that are added to those of another worker."""
         parts = {(task.boxes[0], task.part) for task in self.tasks}
-        return sum(self.size(box) for box, part in parts if any(part))
+        element = self.sum_element or self.division.problem.sum_itemsize
+        moved = (box for box, part in parts if any(part))
+        return element * sum(prod(end - begin for begin, end in box) for box in moved)
 
     def _own(self, worker: int) -> Iterator[Task]:
         """Yield the tasks of one worker."""
