@@ -16,11 +16,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from llvmlite import ir
+
 from tilesolve.contractions.errors import DeviceError
 from tilesolve.kernels.gpu.forms import Form
 from tilesolve.kernels.gpu.parts import Addition, write_addition
 from tilesolve.kernels.gpu.product import write_product
 from tilesolve.kernels.gpu.spirv import Spirv
+from tilesolve.kernels.gpu.stages import StageKernels, write_stages
 from tilesolve.kernels.gpu.targets import PTX_VERSIONS, Nvptx, Target
 from tilesolve.kernels.gpu.translating import translate
 from tilesolve.system.subprocess_call import run_in_process
@@ -30,7 +33,7 @@ SECONDS = 120.0
 
 
 @lru_cache(maxsize=256)
-def make_code(form: Form | Addition, capability: int | None) -> bytes:
+def make_code(form: Form | Addition | StageKernels, capability: int | None) -> bytes:
     """Return PTX for a compute capability, or SPIR-V where it is None.
 
     Raises
@@ -44,8 +47,9 @@ def make_code(form: Form | Addition, capability: int | None) -> bytes:
     True
     """
     target: Target = Spirv() if capability is None else Nvptx(capability)
-    module = write_product(target, form) if isinstance(form, Form) else write_addition(target, form)
-    asked = {"code": str(module), "triple": target.triple, "cpu": "", "features": ""}
+    # Divisions by constants take sums and products that are rounded once, which CPUs may not have.
+    code = str(_write(target, form)).replace("llvm.fmuladd.", "llvm.fma.")
+    asked = {"code": code, "triple": target.triple, "cpu": "", "features": ""}
     if capability is not None:
         version = PTX_VERSIONS[max(one for one in PTX_VERSIONS if one <= capability)]
         asked |= {"cpu": f"sm_{capability}", "features": f"+ptx{version}"}
@@ -53,6 +57,13 @@ def make_code(form: Form | Addition, capability: int | None) -> bytes:
         return base64.b64decode(run_in_process(translate, json.dumps(asked), SECONDS))
     except (ChildProcessError, TimeoutError) as error:
         raise DeviceError(f"LLVM made no code for {target.triple}: {error}") from error
+
+
+def _write(target: Target, form: Form | Addition | StageKernels) -> ir.Module:
+    """Return the module of a form."""
+    if isinstance(form, StageKernels):
+        return write_stages(target, form)
+    return write_product(target, form) if isinstance(form, Form) else write_addition(target, form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +94,7 @@ def find_tool(name: str) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def assemble(form: Form | Addition, capability: int) -> Assembled | None:
+def assemble(form: Form | Addition | StageKernels, capability: int) -> Assembled | None:
     """Return what the assembler makes of a kernel; None where there is no assembler.
 
     Raises

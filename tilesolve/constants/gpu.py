@@ -78,3 +78,9 @@ FETCH_SHARE = 0.25
 
 PART_LAUNCHES = 1.8
 """Launches that adding up parts of sums takes the time of, beside its bytes."""
+
+CHANNELS = 4
+"""Values of a letter that each thread of a pipeline's kernel walks by itself, at most."""
+
+UNROLLED_STEPS = 8
+"""Steps of a sum within a stage that are written out."""

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tilesolve.constants.gpu import EMULATED_SECONDS
 from tilesolve.contractions.errors import DeviceError
-from tilesolve.gpu.launches import Launches
+from tilesolve.gpu.launches import Launch, Launches
 from tilesolve.gpu.opencl import run_jobs
 from tilesolve.kernels.gpu.assembling import make_code
 from tilesolve.system.subprocess_call import run_in_process
@@ -42,8 +42,34 @@ def find_runtime() -> Path | None:
     return found if found.exists() else None
 
 
+@dataclass(frozen=True)
+class Run:
+    """Kernels, the arrays that they run on, by name, and which of these are results."""
+
+    kernels: tuple[Launch, ...]
+    arrays: Mapping[str, NDArray[Any]]
+    outputs: tuple[str, ...]
+
+
 def emulate(jobs: Iterable[Job]) -> list[NDArray[Any]]:
-    """Return the results of jobs, run on the CPU one after another.
+    """Return the results of jobs, run on the CPU one after another; see `emulate_runs`."""
+    return [found for (found,) in emulate_runs([_run_of(job) for job in jobs])]
+
+
+def _run_of(job: Job) -> Run:
+    arrays = {
+        "first": job.first,
+        "second": job.second,
+        "output": job.output,
+        "tables": job.launches.tables,
+    }
+    if job.launches.part_bytes:
+        arrays["parts"] = np.empty(job.launches.part_bytes, np.uint8)
+    return Run(job.launches.kernels, arrays, ("output",))
+
+
+def emulate_runs(runs: Sequence[Run]) -> list[list[NDArray[Any]]]:
+    """Return the results of kernels, run on the CPU one after another.
 
     Raises
     ------
@@ -55,12 +81,11 @@ def emulate(jobs: Iterable[Job]) -> list[NDArray[Any]]:
         raise DeviceError(
             "emulating a GPU takes pyopencl and a CPU's OpenCL: pip install tilesolve[gpu-test]"
         )
-    jobs = list(jobs)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "cpu.icd").write_text(f"{runtime}\n")
         codes: dict[object, str] = {}
-        written = [_write(folder, number, job, codes) for number, job in enumerate(jobs)]
+        written = [_write(folder, number, run, codes) for number, run in enumerate(runs)]
         (folder / "jobs.json").write_text(json.dumps(written))
         environment = {"OCL_ICD_VENDORS": name, "LD_LIBRARY_PATH": str(runtime.parent)}
         try:
@@ -68,27 +93,21 @@ def emulate(jobs: Iterable[Job]) -> list[NDArray[Any]]:
         except (ChildProcessError, TimeoutError) as error:
             raise DeviceError(f"the CPU's OpenCL did not run the kernels: {error}") from error
         return [
-            np.load(folder / f"result{number}.npy").view(job.output.dtype)
-            for number, job in enumerate(jobs)
+            [np.load(folder / f"result{at}_{x}.npy").view(run.arrays[x].dtype) for x in run.outputs]
+            for at, run in enumerate(runs)
         ]
 
 
-def _write(folder: Path, number: int, job: Job, codes: dict[object, str]) -> dict[str, object]:
-    """Write the files of a job; return what ``jobs.json`` says of it."""
-    arrays = {
-        "first": job.first,
-        "second": job.second,
-        "output": job.output,
-        "tables": job.launches.tables,
-    }
+def _write(folder: Path, number: int, run: Run, codes: dict[object, str]) -> dict[str, object]:
+    """Write the files of a run; return what ``jobs.json`` says of it."""
     files = {}
-    for name, array in arrays.items():
-        files[name] = f"{name}{number}.npy"
+    for name, array in run.arrays.items():
+        files[name] = f"{number}_{name}.npy"
         # Other processes read what NumPy knows: bits of bfloat16 as numbers.
         plain = array.view(np.uint16) if array.dtype.itemsize == 2 else array
         np.save(folder / files[name], np.ascontiguousarray(plain))
     kernels = []
-    for one in job.launches.kernels:
+    for one in run.kernels:
         if one.form not in codes:
             codes[one.form] = f"code{len(codes)}.spv"
             (folder / codes[one.form]).write_bytes(make_code(one.form, None))
@@ -101,4 +120,4 @@ def _write(folder: Path, number: int, job: Job, codes: dict[object, str]) -> dic
                 "arguments": one.arguments,
             }
         )
-    return {"arrays": files, "kernels": kernels, "part_bytes": job.launches.part_bytes}
+    return {"arrays": files, "kernels": kernels, "outputs": run.outputs}

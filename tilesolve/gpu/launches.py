@@ -13,6 +13,7 @@ from tilesolve.gpu.tilings import Tiling
 from tilesolve.kernels.gpu.forms import Form
 from tilesolve.kernels.gpu.parts import ADDITION, ADDITION_ARGUMENTS, THREADS, Addition
 from tilesolve.kernels.gpu.product import ARGUMENTS, KERNEL
+from tilesolve.kernels.gpu.stages import StageKernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Launch:
         Names of arrays: ``first``, ``second``, ``output``, ``tables`` or ``parts``; and numbers.
     """
 
-    form: Form | Addition
+    form: Form | Addition | StageKernels
     name: str
     grid: tuple[int, int, int]
     threads: int
