@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -78,11 +79,14 @@ class Assembled:
         Of a thread.
     spilled
         Bytes of registers that a thread keeps in memory.
+    counts
+        Both of each kernel by its name.
     """
 
     cubin: bytes
     registers: int
     spilled: int
+    counts: Mapping[str, tuple[int, int]]
 
 
 def find_tool(name: str) -> str | None:
@@ -112,9 +116,13 @@ def assemble(form: Form | Addition | StageKernels, capability: int) -> Assembled
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise DeviceError(f"ptxas refuses the kernel: {done.stderr.strip():.400}")
-        told = done.stderr
-        counts = [re.search(rf"(\d+) {what}", told) for what in ("registers", "bytes spill stores")]
-        return Assembled(made.read_bytes(), *(int(one[1]) if one else 0 for one in counts))
+        counts = {}
+        for told in done.stderr.split("Compiling entry function '")[1:]:
+            found = [re.search(rf"(\d+) {x}", told) for x in ("registers", "bytes spill stores")]
+            registers, spilled = (int(one[1]) if one else 0 for one in found)
+            counts[told.partition("'")[0]] = registers, spilled
+        most = (max((one[at] for one in counts.values()), default=0) for at in range(2))
+        return Assembled(made.read_bytes(), *most, counts)
 
 
 def count_instructions(cubin: bytes, name: str) -> int | None:
