@@ -21,10 +21,9 @@ from tilesolve.constants.gpu import (
     TILE_HEIGHTS,
     TILE_WIDTHS,
 )
-from tilesolve.contractions.statements.affine import Affine, Box
+from tilesolve.contractions.statements.affine import Box
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Term
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
 from tilesolve.gpu.tilings import view_levels
 from tilesolve.kernels.gpu.forms import WARP
@@ -36,7 +35,7 @@ from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.operations import count_operations
 from tilesolve.nests.regions import Regions, find_regions
 from tilesolve.nests.spans import Span
-from tilesolve.nests.subscript_ends import subscript_ends
+from tilesolve.nests.subscript_ends import Ends, subscript_ends
 
 Tiles = Mapping[str, int]
 """Of each letter of a group's last stage."""
@@ -75,17 +74,55 @@ class Tiled:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """What a point of a stage does: operations, and bytes of loads; and terms that say so."""
+class _Outside:
+    """What a stage reads of an array from outside: the ends of all reads, along each axis."""
 
-    stage: Stage
+    array: ArrayInfo
+    ends: tuple[tuple[Ends, ...], ...]
+
+    def bytes(self, box: Box) -> float:
+        """Return about how many bytes a box of the stage's letters needs."""
+        sides = zip(self.ends, self.array.shape, strict=True)
+        found = prod(_reach(own, extent, box) for own, extent in sides)
+        return float(found * np.dtype(self.array.dtype).itemsize)
+
+
+def _reach(ends: Sequence[Ends], extent: int, box: Box) -> int:
+    """Return how many positions along an axis reads reach together."""
+    lows = [one.low.interval(box)[0] for one in ends if one.low is not None]
+    highs = [one.high.interval(box)[1] for one in ends if one.high is not None]
+    if not len(lows) == len(highs) == len(ends):
+        return extent
+    return min(max(highs) - min(lows) + 1, extent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a point of a stage does: operations, bytes of loads and of its element, and sums."""
+
     operations: float
     loaded: float
     size: int
-    steps: int
+    summed: Box
+    outside: tuple[_Outside, ...]
+
+    @property
+    def steps(self) -> int:
+        """Steps of its sums."""
+        return prod(last + 1 for _, last in self.summed.values())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """What all tiles compute, and what they move: bytes that are written, and that are read."""
+
+    points: tuple[float, ...]
+    near: tuple[float, float]
+    far: tuple[float, float]
+    once: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
 class DeviceGroup:
     """Stages that run in one kernel, whose tiles are to be found.
 
@@ -99,9 +136,8 @@ class DeviceGroup:
 
     device: Device
     computation: Computation
-    _known: dict[tuple[object, ...], tuple[int, float]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _known: dict[tuple[object, ...], tuple[int, float]] = field(default_factory=dict)
+    _moved: dict[tuple[tuple[str, int], ...], _Moves] = field(default_factory=dict)
 
     @cached_property
     def regions(self) -> Regions:
@@ -110,14 +146,37 @@ class DeviceGroup:
 
     @cached_property
     def _works(self) -> tuple[_Work, ...]:
-        found, dtypes, sizes = [], self.computation.dtypes, self.computation.sizes
-        for whole in self.computation.stages:
-            stage = largest_part(self.computation, whole)
-            loaded = sum(np.dtype(dtypes[read.array]).itemsize for read in stage.term.reads)
-            steps = prod(sizes[x] for x in stage.summed)
-            size = np.dtype(dtypes[stage.name]).itemsize
-            found.append(_Work(stage, count_operations(stage.term, dtypes), loaded, size, steps))
-        return tuple(found)
+        computation = self.computation
+        return tuple(self._work(largest_part(computation, stage)) for stage in computation.stages)
+
+    def _work(self, stage: Stage) -> _Work:
+        computation, dtypes = self.computation, self.computation.dtypes
+        outside, reads = list[_Outside](), stage.term.reads
+        for array in self.arrays[:-1]:
+            several = [one.subscripts for one in reads if one.array == array.name]
+            if several:
+                ends = (
+                    tuple(subscript_ends(x, computation.box(stage)) for x in axis)
+                    for axis in zip(*several, strict=True)
+                )
+                outside.append(_Outside(array, tuple(ends)))
+        return _Work(
+            count_operations(stage.term, dtypes),
+            sum(np.dtype(dtypes[one.array]).itemsize for one in reads),
+            np.dtype(dtypes[stage.name]).itemsize,
+            {x: (0, computation.sizes[x] - 1) for x in stage.summed},
+            tuple(outside),
+        )
+
+    @cached_property
+    def _once(self) -> int:
+        """Points of all stages, each computed once."""
+        return max(sum(self.regions.points(one.name, {}) for one in self.computation.stages), 1)
+
+    @cached_property
+    def _waits(self) -> int:
+        """Barriers of a kernel."""
+        return sum(self.tile(self.regions.extents).waits)
 
     @property
     def arrays(self) -> tuple[ArrayInfo, ...]:
@@ -142,7 +201,7 @@ class DeviceGroup:
 
     def tile(self, tiles: Tiles) -> StageKernel:
         """Return the kernel for tiles, with a thread for each point of the largest stage."""
-        steps = tuple(self._step(work.stage.name, at, tiles) for at, work in enumerate(self._works))
+        steps = tuple(self._step(stage, tiles) for stage in self.computation.stages)
         items = max(prod(x.room for x in one.sides if x.extent > CHANNELS) for one in steps)
         threads = ceil(items / WARP) * WARP
         return StageKernel(
@@ -154,14 +213,12 @@ class DeviceGroup:
             threads,
         )
 
-    def _step(self, name: str, at: int, tiles: Tiles) -> Step:
-        spans = self.regions.spans[name]
+    def _step(self, stage: Stage, tiles: Tiles) -> Step:
         sides = tuple(
             Side(x, span.extent, span.low, span.high, self._reach(span, tiles)[0])
-            for x, span in spans.items()
+            for x, span in self.regions.spans[stage.name].items()
         )
-        stage = self.computation.stages[at]
-        return Step(name, sides, stage.term, self.computation.dtypes[name])
+        return Step(stage.name, sides, stage.term, self.computation.dtypes[stage.name])
 
     def _reach(self, span: Span, tiles: Tiles) -> tuple[int, float]:
         """Return the most values that a tile needs, and how many tiles need in the mean."""
@@ -182,7 +239,7 @@ class DeviceGroup:
         Each multiprocessor feeds itself from L1 and L2: the busiest one's time counts. All take
         longer where too few warps run at once.
         """
-        device, tiles = self.device, dict(kernel.tiles)
+        device = self.device
         held = find_occupancy(device, kernel.threads, registers, kernel.shared_bytes)
         if held.share < LEAST_OCCUPANCY or not held.blocks:
             return None
@@ -190,18 +247,12 @@ class DeviceGroup:
         uneven = busiest * device.multiprocessors / kernel.blocks
         warps = kernel.threads / WARP * min(held.blocks, busiest)
         slower = max(1.0, BUSY_WARPS / warps)
-        near, points, compute = np.zeros(2), 0.0, 0.0
-        for work, step in zip(self._works, kernel.steps, strict=True):
-            spans = self.regions.spans[step.name].values()
-            own = kernel.blocks * prod(self._reach(span, tiles)[1] for span in spans)
-            near += own * work.size, own * work.steps * work.loaded
-            points += own
+        moves, compute = self._moves(kernel), 0.0
+        for work, step, own in zip(self._works, kernel.steps, moves.points, strict=True):
             turns = ceil(step.points / kernel.threads) * kernel.threads * kernel.blocks
             each = work.operations * work.steps + POINT_OPERATIONS
             peak = device.peak("fma64" if step.dtype == "float64" else "fma32") or 1.0
             compute += max(own, turns) * each * 2.0 / peak
-        far, whole = self._outside(kernel, tiles)
-        volumes = tuple(near), far, whole
         levels = tuple(
             LevelPrice(
                 view.server,
@@ -211,35 +262,39 @@ class DeviceGroup:
                 (0.0, 0.0),
                 view.seconds(volume) * slower * (uneven if view.server != "memory" else 1.0),
             )
-            for view, volume in zip(view_levels(device), volumes, strict=True)
+            for view, volume in zip(
+                view_levels(device), (moves.near, moves.far, moves.once), strict=True
+            )
         )
         rounds = ceil(busiest / held.blocks)
-        pause = sum(kernel.waits) * BARRIER_CYCLES / device.frequency + device.latency_seconds
+        pause = self._waits * BARRIER_CYCLES / device.frequency + device.latency_seconds
         waiting = device.launch_seconds + rounds * pause
         cost = Price(levels, compute * slower * uneven, float(kernel.blocks), ())
-        once = sum(self.regions.points(step.name, {}) for step in kernel.steps)
         score = score_price(cost, device.overlap, waiting)
-        return Tiled(kernel, registers, held, cost, waiting, score, points / max(once, 1))
+        work_again = sum(moves.points) / self._once
+        return Tiled(kernel, registers, held, cost, waiting, score, work_again)
 
-    def _outside(
-        self, kernel: StageKernel, tiles: Tiles
-    ) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return bytes of arrays that are written and read: by all tiles, and once."""
-        computation = self.computation
-        written = float(computation.output.bytes)
-        far = once = 0.0
-        for array in self.arrays[:-1]:
-            own = 0.0
-            for work, step in zip(self._works, kernel.steps, strict=True):
-                box = {side.letter: (0, side.room - 1) for side in step.sides}
-                box |= {x: (0, computation.sizes[x] - 1) for x in work.stage.summed}
-                reads = [one.subscripts for one in work.stage.term.reads if one.array == array.name]
-                if reads:
-                    sides = map(_hull, zip(*reads, strict=True), array.shape, [box] * len(reads[0]))
-                    own += prod(sides) * np.dtype(array.dtype).itemsize
-            far += own * kernel.blocks
-            once += min(own * kernel.blocks, float(array.bytes))
-        return (written, far), (written, once)
+    def _moves(self, kernel: StageKernel) -> _Moves:
+        """Return what all tiles compute and move."""
+        if kernel.tiles in self._moved:
+            return self._moved[kernel.tiles]
+        tiles, blocks = dict(kernel.tiles), kernel.blocks
+        points, near, outside = list[float](), [0.0, 0.0], dict[str, float]()
+        for work, step in zip(self._works, kernel.steps, strict=True):
+            spans = self.regions.spans[step.name].values()
+            points.append(blocks * prod(self._reach(span, tiles)[1] for span in spans))
+            near[0] += points[-1] * work.size
+            near[1] += points[-1] * work.steps * work.loaded
+            box = {side.letter: (0, side.room - 1) for side in step.sides} | dict(work.summed)
+            for one in work.outside:
+                name = one.array.name
+                outside[name] = outside.get(name, 0.0) + blocks * one.bytes(box)
+        written = float(self.computation.output.bytes)
+        once = sum(min(outside.get(x.name, 0.0), float(x.bytes)) for x in self.arrays[:-1])
+        far = sum(outside.values())
+        found = _Moves(tuple(points), (near[0], near[1]), (written, far), (written, once))
+        self._moved[kernel.tiles] = found
+        return found
 
     def best(self) -> list[Tiled]:
         """Return kernels by their scores, the best one first; none if the device holds none."""
@@ -257,14 +312,3 @@ class DeviceGroup:
                 if one is not None:
                     found[key] = one
         return sorted(found.values(), key=lambda one: one.score)
-
-
-def _hull(subscripts: Sequence[Affine | Term], extent: int, box: Box) -> int:
-    """Return how many values along an axis reads reach together, in a box of about such a size."""
-    ends = [subscript_ends(one, box) for one in subscripts]
-    known = [(one.low, one.high) for one in ends if one.low is not None and one.high is not None]
-    if len(known) < len(ends):
-        return extent
-    low = min(one.interval(box)[0] for one, _ in known)
-    high = max(one.interval(box)[1] for _, one in known)
-    return min(high - low + 1, extent)
