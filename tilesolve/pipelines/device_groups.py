@@ -120,6 +120,21 @@ def _expand(computation: Computation) -> Iterator[Stage]:
         yield stage if term is stage.term else replace(stage, term=term)
 
 
+def _take(computation: Computation, stages: tuple[Stage, ...]) -> Computation:
+    """Return some stages of a computation, of which others need the last one alone."""
+    letters = {letter for stage in stages for letter in stage.letters}
+    params = {name for stage in stages for name in stage.params}
+    made = {stage.name for stage in stages}
+    read = {one.array for stage in stages for one in stage.reads} - made
+    return Computation(
+        stages,
+        tuple((x, extent) for x, extent in computation.extents if x in letters),
+        tuple(one for own in (read, made) for one in computation.arrays if one.name in own),
+        tuple((name, kind) for name, kind in computation.params if name in params),
+        (stages[-1].name,),
+    )
+
+
 def check_stages(computation: Computation) -> None:
     """Raise an error if kernels for GPUs do not compute a stage."""
     times = Counter(stage.name for stage in computation.stages)
@@ -163,7 +178,7 @@ class _Solver:
         """Return the best kernels of a group; none if it does not fit the device."""
         if names not in self._known:
             stages = tuple(one for one in self.computation.stages if one.name in names)
-            group = DeviceGroup(self.device, bind_part(self.computation, stages))
+            group = DeviceGroup(self.device, _take(self.computation, stages))
             self._groups[names] = group
             able = all(name in group.regions.spans for name in names)
             self._known[names] = group.best()[:TRIED_KERNELS] if able else []

@@ -172,13 +172,15 @@ def plan_stages(
 
 def _report(found: DeviceStages) -> Iterator[str]:
     """Yield a report's lines: groups and tiles, what they take, and what they move."""
-    device, source = found.device, "counted" if found.assembled else "estimated"
+    device, source = found.device, "by the assembler" if found.assembled else "estimated"
     stages = len(found.computation.stages)
     yield (
         f"{stages} stages in {len(found.groups)} kernels on {device.name}, fusion "
         f"{found.fusion!r}, predicted {format_duration(found.seconds)}"
     )
-    yield "figures of the device are published or assumed, not measured"
+    yield (
+        f"registers are {source}; figures of the device are published or assumed, not measured"
+    )
     yield ""
     rows = [["kernel", "tile", "blocks", "threads", "shared", "registers", "occupancy", "barriers"]]
     rows[0] += ["work again"]
