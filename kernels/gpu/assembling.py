@@ -121,8 +121,8 @@ def assemble(form: Form | Addition | StageKernels, capability: int) -> Assembled
             found = [re.search(rf"(\d+) {x}", told) for x in ("registers", "bytes spill stores")]
             registers, spilled = (int(one[1]) if one else 0 for one in found)
             counts[told.partition("'")[0]] = registers, spilled
-        most = (max((one[at] for one in counts.values()), default=0) for at in range(2))
-        return Assembled(made.read_bytes(), *most, counts)
+        most = [max((one[at] for one in counts.values()), default=0) for at in range(2)]
+        return Assembled(made.read_bytes(), most[0], most[1], counts)
 
 
 def count_instructions(cubin: bytes, name: str) -> int | None:

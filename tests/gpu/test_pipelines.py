@@ -78,7 +78,7 @@ def test_pipelines_of_many_tiles_are_right(name):
     computation, arrays = case.computation, {**case.constants, **case.arrays()}
     shape = computation.output.shape
     tiles = (*shape[:-2], 8, 16)
-    run = prepare(group_plan(computation, tiles, 128), arrays)
+    run = prepare(group_plan(computation, tiles, 256, "h100"), arrays)
     check([(run, case.function(*(arrays[x].copy() for x, _ in case.shapes)))])
 
 
@@ -206,6 +206,19 @@ def test_bytes_are_those_of_tiles_and_of_arrays():
 
 
 @pytest.mark.usefixtures("no_assembler")
+def test_costs_of_the_thesis_decide_when_asked():
+    """They merge what they find cheaper together; the prediction is that of the price."""
+    computation = read_statements(BLUR, {"I": (1538, 2562)}, "float32")
+    device = Device.load("rtx2080ti")
+    apart = solve_stages(computation, device, "none", "thesis")
+    whole = solve_stages(computation, device, "groups", "thesis")
+    assert [len(one.names) for one in whole.groups] == [2]
+    assert sum(one.thesis for one in whole.groups) < sum(one.thesis for one in apart.groups)
+    assert whole.seconds >= solve_stages(computation, device, "groups").seconds
+    assert all(one.occupancy.share >= 0.2 for one in whole.groups)
+
+
+@pytest.mark.usefixtures("no_assembler")
 def test_what_if_parts_were_faster():
     plan = tilesolve.pipeline(BLUR, I=(2050, 2050), dtype="float32", machine="h100")
     assert plan.whatif(memory_bandwidth=2.0).seconds < plan.seconds
@@ -269,6 +282,7 @@ def test_wrong_demands_are_refused():
         {"machine": "h100", "fusion": "all"},
         {"machine": "i7-6700k"},
         {"fusion": "nested"},
+        {"machine": "h100", "mode": "untiled"},
     ):
         with pytest.raises(PlanError):
             function.plan(image, **asked)

@@ -31,7 +31,7 @@ def group_plan(computation, tiles, threads=None, device="a100"):
     kernel = replace(kernel, name="group0", threads=threads or min(kernel.threads, 1024))
     tiled = group.price(kernel)
     assert tiled is not None
-    return DevicePlan(DeviceStages(computation, group.device, "groups", (tiled,), False))
+    return DevicePlan(DeviceStages(computation, group.device, "groups", "default", (tiled,), False))
 
 
 def prepare(plan, arrays):

@@ -114,3 +114,18 @@ TRIED_KERNELS = 4
 
 FIRST_ASSEMBLED = 75
 """The compute capability from which on NVIDIA's assembler makes code."""
+
+THESIS_L2_COST = 200.0
+"""Operations that a load from outside costs at most, in the costs of chapter 6."""
+
+THESIS_FOOTPRINT = 65536
+"""Bytes of an array that add as much to the one operation that a load of it costs."""
+
+THESIS_TRANSACTION = 64
+"""Bytes side by side that one load of a warp has there."""
+
+THESIS_OCCUPANCY = 0.2
+"""Least share of warps of groups of fewer stages than the next number, there."""
+
+THESIS_STAGES = 3
+"""Stages of a group from which on the occupancy may be less."""

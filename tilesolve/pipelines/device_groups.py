@@ -26,11 +26,16 @@ from tilesolve.machine.device import Device
 from tilesolve.nests.classify import is_contraction
 from tilesolve.nests.regions import slides
 from tilesolve.pipelines.device_tiles import DeviceGroup, Tiled
+from tilesolve.pipelines.grouping import Names
 from tilesolve.pipelines.simplify import bind_part, simplify
 
 DeviceFusion = Literal["none", "groups", "nested"]
 """How stages run together: each by itself, in groups that share tiles, or in such groups whose
 stages are computed in registers where a single other one needs each element once."""
+
+
+DeviceMode = Literal["default", "thesis"]
+"""By what is decided: the price, or the costs of chapter 6 of the thesis (listing 6.1)."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,8 @@ class DeviceStages:
 
     Parameters
     ----------
-    computation, device, fusion
-        What is computed, where, and how stages may run together.
+    computation, device, fusion, mode
+        What is computed, where, how stages may run together, and by which cost that is decided.
     groups
         In order: a kernel each.
     assembled
@@ -50,6 +55,7 @@ class DeviceStages:
     computation: Computation
     device: Device
     fusion: DeviceFusion
+    mode: DeviceMode
     groups: tuple[Tiled, ...]
     assembled: bool
 
@@ -80,12 +86,17 @@ class DeviceStages:
 
 
 def solve_stages(
-    computation: Computation, device: Device, fusion: DeviceFusion = "nested"
+    computation: Computation,
+    device: Device,
+    fusion: DeviceFusion = "nested",
+    mode: DeviceMode = "default",
 ) -> DeviceStages:
-    """Decide how stages run on a device.
+    """Decide how stages run on a device: by the price, or by the costs of the thesis.
 
     Raises
     ------
+    PlanError
+        If there is no such fusion or mode.
     DeviceError
         If kernels for GPUs do not compute a stage; the message names it.
 
@@ -99,18 +110,20 @@ def solve_stages(
     >>> [one.names for one in solve_stages(found, Device.load("a100")).groups]
     [('b', 'o')]
     """
-    if not isinstance(fusion, str) or fusion not in get_args(DeviceFusion):
-        raise PlanError(f"fusion is one of {', '.join(get_args(DeviceFusion))}, not {fusion!r:.60}")
+    asked = {"fusion": (fusion, get_args(DeviceFusion)), "mode": (mode, get_args(DeviceMode))}
+    for name, (value, known) in asked.items():
+        if not isinstance(value, str) or value not in known:
+            raise PlanError(f"{name} on a GPU is one of {', '.join(known)}, not {value!r:.60}")
     check_stages(computation)
     simple = bind_part(computation, tuple(_expand(computation)))
     if fusion == "nested":
         simple = simplify(simple, pinned=frozenset(computation.outputs))
-    solver = _Solver(simple, device)
+    solver = _Solver(simple, device, mode)
     groups = [solver.of((stage.name,)) for stage in simple.stages]
     if fusion != "none":
         groups = solver.merge()
     found, assembled = solver.assemble(groups)
-    return DeviceStages(computation, device, fusion, found, assembled)
+    return DeviceStages(computation, device, fusion, mode, found, assembled)
 
 
 def _expand(computation: Computation) -> Iterator[Stage]:
@@ -171,22 +184,28 @@ class _Solver:
 
     computation: Computation
     device: Device
-    _known: dict[tuple[str, ...], list[Tiled]] = field(default_factory=dict)
-    _groups: dict[tuple[str, ...], DeviceGroup] = field(default_factory=dict)
+    mode: DeviceMode
+    _known: dict[Names, list[Tiled]] = field(default_factory=dict)
+    _groups: dict[Names, DeviceGroup] = field(default_factory=dict)
 
-    def list(self, names: tuple[str, ...]) -> list[Tiled]:
+    def rank(self, names: Names) -> list[Tiled]:
         """Return the best kernels of a group; none if it does not fit the device."""
         if names not in self._known:
             stages = tuple(one for one in self.computation.stages if one.name in names)
             group = DeviceGroup(self.device, _take(self.computation, stages))
             self._groups[names] = group
             able = all(name in group.regions.spans for name in names)
-            self._known[names] = group.best()[:TRIED_KERNELS] if able else []
+            found = sorted(group.list_tiled(), key=self.cost) if able else []
+            self._known[names] = found[:TRIED_KERNELS]
         return self._known[names]
 
-    def of(self, names: tuple[str, ...]) -> Tiled:
+    def cost(self, one: Tiled) -> float:
+        """Return what groups are compared by."""
+        return one.score if self.mode == "default" else one.thesis
+
+    def of(self, names: Names) -> Tiled:
         """Return the best kernel of a stage, which has one."""
-        found = self.list(names)
+        found = self.rank(names)
         if not found:
             raise DeviceError(f"{names[-1]} does not fit a multiprocessor of {self.device.name}")
         return found[0]
@@ -205,20 +224,20 @@ class _Solver:
             ]
             for name in order
         }
-        groups = {name: (name,) for name in order}
+        groups: dict[str, Names] = {name: (name,) for name in order}
         home = dict(zip(order, order, strict=True))
         while True:
-            best: tuple[float, str, tuple[str, ...]] = (0.0, "", ())
+            best: tuple[float, str, Names] = (0.0, "", ())
             for root in groups:
                 homes = {home[x] for x in readers[root]}
                 if len(homes) != 1 or root in self.computation.outputs:
                     continue
                 (other,) = homes
                 names = tuple(x for x in order if home[x] in (root, other))
-                together = self.list(names)
+                together = self.rank(names)
                 if together:
-                    apart = self.of(groups[root]).score + self.of(groups[other]).score
-                    best = max(best, (apart - together[0].score, root, names))
+                    apart = sum(self.cost(self.of(groups[x])) for x in (root, other))
+                    best = max(best, (apart - self.cost(together[0]), root, names))
             gain, root, names = best
             if gain <= 0:
                 return [self.of(groups[name]) for name in order if name in groups]
@@ -236,9 +255,9 @@ class _Solver:
         able, found = self.device.capability >= FIRST_ASSEMBLED, dict[int, Tiled]()
         for turn in range(TRIED_KERNELS):
             several = {
-                at: replace(self.list(one.names)[turn].kernel, name=f"group{at}")
+                at: replace(self.rank(one.names)[turn].kernel, name=f"group{at}")
                 for at, one in enumerate(groups)
-                if at not in found and turn < len(self.list(one.names))
+                if at not in found and turn < len(self.rank(one.names))
             }
             form = StageKernels(tuple(several.values()))
             made = assemble(form, self.device.capability) if able and several else None

@@ -15,7 +15,13 @@ from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.gpu.emulation import Run, emulate_runs
 from tilesolve.kernels.gpu.assembling import make_code
 from tilesolve.machine.device import Device
-from tilesolve.pipelines.device_groups import DeviceFusion, DeviceStages, Tiled, solve_stages
+from tilesolve.pipelines.device_groups import (
+    DeviceFusion,
+    DeviceMode,
+    DeviceStages,
+    solve_stages,
+)
+from tilesolve.pipelines.device_tiles import Tiled
 from tilesolve.system.html_report import write_html_report
 from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_duration, format_size, format_volume
@@ -138,7 +144,7 @@ class DevicePlan:
     def whatif(self, **factors: float) -> DevicePlan:
         """Return the plan for a device with some figures multiplied, see `GpuPlan.whatif`."""
         device = self.device.scale(factors)
-        return plan_stages(self.computation, device, self.solution.fusion)
+        return plan_stages(self.computation, device, self.solution.fusion, self.solution.mode)
 
     def __repr__(self) -> str:
         names = " ".join(one.names[-1] for one in self.solution.groups)
@@ -164,10 +170,13 @@ def _read(array: npt.ArrayLike, wanted: ArrayInfo, params: list[ArrayInfo]) -> n
 
 
 def plan_stages(
-    computation: Computation, device: Device, fusion: DeviceFusion = "nested"
+    computation: Computation,
+    device: Device,
+    fusion: DeviceFusion = "nested",
+    mode: DeviceMode = "default",
 ) -> DevicePlan:
     """Return the plan of stages for a GPU, see `solve_stages`."""
-    return DevicePlan(solve_stages(computation, device, fusion))
+    return DevicePlan(solve_stages(computation, device, fusion, mode))
 
 
 def _report(found: DeviceStages) -> Iterator[str]:
@@ -178,9 +187,7 @@ def _report(found: DeviceStages) -> Iterator[str]:
         f"{stages} stages in {len(found.groups)} kernels on {device.name}, fusion "
         f"{found.fusion!r}, predicted {format_duration(found.seconds)}"
     )
-    yield (
-        f"registers are {source}; figures of the device are published or assumed, not measured"
-    )
+    yield (f"registers are {source}; figures of the device are published or assumed, not measured")
     yield ""
     rows = [["kernel", "tile", "blocks", "threads", "shared", "registers", "occupancy", "barriers"]]
     rows[0] += ["work again"]

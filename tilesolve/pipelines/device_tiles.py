@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from math import ceil, prod
+from math import ceil, inf, prod
 
 import numpy as np
 
@@ -18,6 +18,11 @@ from tilesolve.constants.gpu import (
     POINT_OPERATIONS,
     POINT_SHARES,
     STAGE_REGISTERS,
+    THESIS_FOOTPRINT,
+    THESIS_L2_COST,
+    THESIS_OCCUPANCY,
+    THESIS_STAGES,
+    THESIS_TRANSACTION,
     TILE_HEIGHTS,
     TILE_WIDTHS,
 )
@@ -57,6 +62,8 @@ class Tiled:
         The price, the seconds that are waited for besides, and what both are compared by.
     work
         How many points are computed for each that the stages have.
+    thesis
+        What chapter 6 compares it by, in operations.
     """
 
     kernel: StageKernel
@@ -66,6 +73,7 @@ class Tiled:
     waiting: float
     score: float
     work: float
+    thesis: float
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -98,9 +106,10 @@ def _reach(ends: Sequence[Ends], extent: int, box: Box) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a point of a stage does: operations, bytes of loads and of its element, and sums."""
+    """What a point of a stage does: operations, loads and their bytes, its element's, and sums."""
 
     operations: float
+    loads: int
     loaded: float
     size: int
     summed: Box
@@ -162,6 +171,7 @@ class DeviceGroup:
                 outside.append(_Outside(array, tuple(ends)))
         return _Work(
             count_operations(stage.term, dtypes),
+            len(reads),
             sum(np.dtype(dtypes[one.array]).itemsize for one in reads),
             np.dtype(dtypes[stage.name]).itemsize,
             {x: (0, computation.sizes[x] - 1) for x in stage.summed},
@@ -272,7 +282,28 @@ class DeviceGroup:
         cost = Price(levels, compute * slower * uneven, float(kernel.blocks), ())
         score = score_price(cost, device.overlap, waiting)
         work_again = sum(moves.points) / self._once
-        return Tiled(kernel, registers, held, cost, waiting, score, work_again)
+        thesis = self._thesis_cost(kernel, held, moves)
+        return Tiled(kernel, registers, held, cost, waiting, score, work_again, thesis)
+
+    def _thesis_cost(self, kernel: StageKernel, held: Occupancy, moves: _Moves) -> float:
+        """Return the cost of listing 6.1, of all tiles: operations and loads, by the occupancy.
+
+        Loads from outside cost more the larger the array is, and less the more lie side by side.
+        """
+        least = THESIS_OCCUPANCY if len(kernel.steps) < THESIS_STAGES else LEAST_OCCUPANCY
+        if held.share < least:
+            return inf
+        beside, total = kernel.tiles[-1][1], 0.0
+        for work, own in zip(self._works, moves.points, strict=True):
+            each, near = work.operations, work.loads
+            for one in work.outside:
+                size = np.dtype(one.array.dtype).itemsize
+                dearer = 1 + one.array.bytes * THESIS_L2_COST / THESIS_FOOTPRINT
+                loads = len(one.ends[0]) * min(dearer, THESIS_L2_COST)
+                each += loads / min(beside, THESIS_TRANSACTION / size)
+                near -= len(one.ends[0])
+            total += own * work.steps * (each + near)
+        return total / (held.share * min(held.blocks * kernel.threads, self.device.block_threads))
 
     def _moves(self, kernel: StageKernel) -> _Moves:
         """Return what all tiles compute and move."""
@@ -296,8 +327,8 @@ class DeviceGroup:
         self._moved[kernel.tiles] = found
         return found
 
-    def best(self) -> list[Tiled]:
-        """Return kernels by their scores, the best one first; none if the device holds none."""
+    def list_tiled(self) -> list[Tiled]:
+        """Return kernels that the device holds enough blocks of, for all tiles and threads."""
         found = dict[tuple[object, int], Tiled]()
         for tiles in self.list_tiles():
             whole = self.tile(tiles)
@@ -311,4 +342,4 @@ class DeviceGroup:
                 one = self.price(replace(whole, threads=threads))
                 if one is not None:
                     found[key] = one
-        return sorted(found.values(), key=lambda one: one.score)
+        return list(found.values())

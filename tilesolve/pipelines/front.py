@@ -172,17 +172,21 @@ class PipelineFunction:
             As a call has them.
         machine
             A GPU, a `Device` or its name: then it is a `DevicePlan`.
-        fusion
-            How stages run together there, see `pipeline`.
+        fusion, mode
+            How stages run together there, and ``"thesis"`` to decide by the costs of its chapter 6;
+            see `pipeline`.
         """
         own = self._signature.parameters
-        asked = {x: named.pop(x) for x in ("machine", "fusion") if x in named and x not in own}
+        words = [x for x in ("machine", "fusion", "mode") if x in named and x not in own]
+        asked = {x: named.pop(x) for x in words}
         found, _ = self._trace(given, named)
         if not asked:
             return found.planned().plan
         names = list(dict.fromkeys(one.name for one in found.trace.results))
         computation = make_computation(found.trace.graph, names)
-        plan = _plan_on_device(computation, asked.get("machine"), asked.get("fusion"))
+        plan = _plan_on_device(
+            computation, *map(asked.get, ("machine", "fusion")), asked.get("mode", "default")
+        )
         if plan is None:
             raise PlanError("plan takes a GPU as its machine; pipeline takes any other one")
         return plan
@@ -345,12 +349,12 @@ def _pack(
     return tuple(found[: trace.returned]) if trace.returned else None
 
 
-def _plan_on_device(computation: Computation, machine: object, fusion: object) -> Any:
+def _plan_on_device(computation: Computation, machine: object, fusion: object, mode: object) -> Any:
     """Return the plan for a GPU; None where the machine is none."""
     device = find_device(machine)
     if device is not None:
         plans = load_module("tilesolve.pipelines.device_plan")
-        return plans.plan_stages(computation, device, "nested" if fusion is None else fusion)
+        return plans.plan_stages(computation, device, fusion or "nested", mode)
     if fusion is not None:
         raise PlanError("fusion is of GPUs, such as machine='h100'")
     return None
@@ -419,7 +423,7 @@ def pipeline(
 
     if isinstance(what, str | Stage | Sequence):
         computation = read_statements(what, sizes, dtype, where)
-        return _plan_on_device(computation, machine, fusion) or planner(computation)
+        return _plan_on_device(computation, machine, fusion, mode) or planner(computation)
     if fusion is not None or find_device(machine) is not None:
         raise PlanError("a function is planned for a GPU by its own plan(..., machine=, fusion=)")
     if what is not None and not callable(what):
