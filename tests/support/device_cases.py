@@ -64,8 +64,6 @@ def check(cases):
         assert (result.shape, result.dtype) == (wanted.shape, wanted.dtype)
         if wanted.dtype.kind == "f":
             near = 1e-5 if wanted.dtype.itemsize == 4 else 1e-12
-            assert np.allclose(result, wanted, rtol=near, atol=near, equal_nan=True), (
-                run.launches
-            )
+            assert np.allclose(result, wanted, rtol=near, atol=near, equal_nan=True), run.launches
         else:
             assert np.array_equal(result, wanted), run.launches

@@ -78,10 +78,12 @@ def emulate(jobs: Iterable[Job]) -> list[list[NDArray[Any]]]:
 
 def _write(folder: Path, number: int, job: Job, codes: dict[object, str]) -> dict[str, object]:
     """Write the files of a job; return what ``jobs.json`` says of it."""
-    more = {"tables": job.launches.tables, "parts": np.empty(job.launches.part_bytes, np.uint8)}
-    given = {**job.arrays, **{name: one for name, one in more.items() if one.size}}
+    parts = np.empty(job.launches.part_bytes, np.uint8)
+    given = {**job.arrays, "tables": job.launches.tables, "parts": parts}
     # The other process knows bytes alone, no dtypes of other libraries.
-    arrays = {name: np.frombuffer(one.tobytes(), np.uint8) for name, one in given.items()}
+    arrays = {
+        name: np.frombuffer(one.tobytes(), np.uint8) for name, one in given.items() if one.size
+    }
     np.savez(folder / f"arrays{number}.npz", **arrays)  # type: ignore[arg-type]
     kernels = []
     for one in job.launches.kernels:

@@ -184,9 +184,8 @@ class PipelineFunction:
             return found.planned().plan
         names = list(dict.fromkeys(one.name for one in found.trace.results))
         computation = make_computation(found.trace.graph, names)
-        plan = _plan_on_device(
-            computation, *map(asked.get, ("machine", "fusion")), asked.get("mode", "default")
-        )
+        machine, fusion = asked.get("machine"), asked.get("fusion")
+        plan = _plan_on_device(computation, machine, fusion, asked.get("mode", "default"))
         if plan is None:
             raise PlanError("plan takes a GPU as its machine; pipeline takes any other one")
         return plan
