@@ -59,6 +59,7 @@ class Spirv(Target):
     def barrier(self, b: ir.IRBuilder) -> None:
         """Wait for all threads of the block."""
         function = self.function("_Z7barrierj", ir.VoidType(), [I32])
+        function.attributes.add("convergent")
         b.call(function, [I32(1)], cconv="spir_func")
 
     def copy(
