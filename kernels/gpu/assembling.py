@@ -65,7 +65,8 @@ def make_code(form: Kernel, capability: int | None) -> bytes:
     target = Spirv() if capability is None else Nvptx(capability)
     # Divisions by constants take sums and products that are rounded once, which CPUs may not have.
     code = str(_WRITERS[type(form)](target, form)).replace("llvm.fmuladd.", "llvm.fma.")
-    asked = {"code": code, "triple": target.triple, "cpu": "", "features": ""}
+    asked: dict[str, object] = {"code": code, "triple": target.triple, "cpu": "", "features": ""}
+    asked["passes"] = isinstance(form, StageKernels)
     if capability is not None:
         version = PTX_VERSIONS[max(one for one in PTX_VERSIONS if one <= capability)]
         asked |= {"cpu": f"sm_{capability}", "features": f"+ptx{version}"}

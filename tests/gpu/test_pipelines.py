@@ -108,7 +108,7 @@ def test_dtypes_functions_and_parameters_are_right():
         ("o[y,x] = where(A[y,x] > A[y,x+1], A[y,x] >> 1, A[y+1,x] << 2)", "uint8"),
         ("o[y,x] = max(A[y,x], A[y+1,x]) > 3", "int16"),
         ("o[y,x] = sum(A[y+r,x] * A[y,x], r) / 2.5", "float32"),
-        ("o[y,x] = sin(A[y,x]) + tanh(A[y+1,x])", "float32"),
+        ("o[y,x] = arctan2(A[y,x], 2) + tanh(A[y+1,x]) ** A[y,x]", "float32"),
     ):
         sizes = {"A": (19, 37), **({"r": 11} if ",r" in text.replace(" ", "") else {})}
         computation = read_statements(text, sizes, dtype)
@@ -256,6 +256,7 @@ def test_plans_are_had_from_functions_and_statements():
     [
         ("h[v[i]] += w[i]", {"h": (4,), "v": (9,), "w": (9,)}, "h is a scatter"),
         ("C[i,j] += A[i,k] * B[k,j]", {"A": (256, 256), "B": (256, 256)}, "C is a contraction"),
+        ("s[i] = sin(x[i])", {"x": (9,)}, "s has sines"),
         ("a[i] = x[i] + 1; a[i] = a[i] * 2", {"x": (9,)}, "a is computed in parts"),
     ],
 )

@@ -17,7 +17,7 @@ from tilesolve.contractions.errors import DeviceError, PlanError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.powers import expand_powers
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Read
+from tilesolve.contractions.statements.terms import Apply, Read
 from tilesolve.gpu.launches import Launch, Launches
 from tilesolve.kernels.gpu.assembling import assemble
 from tilesolve.kernels.gpu.stages import StageKernels
@@ -154,6 +154,10 @@ def check_stages(computation: Computation) -> None:
             "needs its own elements, or searches": not slides(stage),
             "gathers: values are positions": any(
                 isinstance(one, Read) and one.parts and any(x.reads for x in one.parts)
+                for one in stage.term.all
+            ),
+            "has sines, cosines or tangents, which read a table": any(
+                isinstance(one, Apply) and one.name in ("sin", "cos", "tan")
                 for one in stage.term.all
             ),
             "is a contraction, which a plan of its own computes": is_contraction(
