@@ -12,31 +12,37 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from llvmlite import ir
 
-from tilesolve.contractions.errors import DeviceError
+from tilesolve.constants.gpu import FIRST_ASSEMBLED
+from tilesolve.contractions.errors import DeviceError, PlanError
 from tilesolve.kernels.gpu.forms import Ending, Form
 from tilesolve.kernels.gpu.parts import write_addition
 from tilesolve.kernels.gpu.product import write_product
 from tilesolve.kernels.gpu.spirv import Spirv
+from tilesolve.kernels.gpu.stages import StageKernels, write_stages
 from tilesolve.kernels.gpu.sweeping import Sweep, write_sweep
 from tilesolve.kernels.gpu.targets import PTX_VERSIONS, Nvptx
 from tilesolve.kernels.gpu.translating import translate
 from tilesolve.system.subprocess_call import run_in_process
 
-Kernel = Form | Ending | Sweep
-"""What a kernel's code depends on; of an ending, that of the kernel that adds parts of sums up."""
+Kernel = Form | Ending | Sweep | StageKernels
+"""What code depends on: of an ending, that of the kernel that adds parts of sums up."""
 
 _WRITERS: dict[type, Callable[..., ir.Module]] = {
     Form: write_product,
     Ending: write_addition,
     Sweep: write_sweep,
+    StageKernels: write_stages,
 }
+
+CODES = ("ptx", "spirv")
+"""What kernels can be had as."""
 
 SECONDS = 120.0
 """After which the process that makes code is ended."""
@@ -57,12 +63,10 @@ def make_code(form: Kernel, capability: int | None) -> bytes:
     True
     """
     target = Spirv() if capability is None else Nvptx(capability)
-    asked = {
-        "code": str(_WRITERS[type(form)](target, form)),
-        "triple": target.triple,
-        "cpu": "",
-        "features": "",
-    }
+    # Divisions by constants take sums and products that are rounded once, which CPUs may not have.
+    code = str(_WRITERS[type(form)](target, form)).replace("llvm.fmuladd.", "llvm.fma.")
+    asked: dict[str, object] = {"code": code, "triple": target.triple, "cpu": "", "features": ""}
+    asked["passes"] = isinstance(form, StageKernels)
     if capability is not None:
         version = PTX_VERSIONS[max(one for one in PTX_VERSIONS if one <= capability)]
         asked |= {"cpu": f"sm_{capability}", "features": f"+ptx{version}"}
@@ -72,13 +76,40 @@ def make_code(form: Kernel, capability: int | None) -> bytes:
         raise DeviceError(f"LLVM made no code for {target.triple}: {error}") from error
 
 
+def show_code(form: Kernel, capability: int, kind: str) -> str | bytes:
+    """Return PTX for a compute capability as text, or SPIR-V as bytes.
+
+    Raises
+    ------
+    PlanError
+        If there is no such kind.
+    DeviceError
+        If LLVM makes none of it.
+    """
+    if kind not in CODES:
+        raise PlanError(f"kind of code is one of {', '.join(CODES)}, not {kind!r:.80}")
+    return make_code(form, capability).decode() if kind == "ptx" else make_code(form, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A kernel as NVIDIA's assembler made it: code, a thread's registers, bytes that it spills."""
+    """Kernels as NVIDIA's assembler made them.
+
+    `counts` has a thread's registers, and the bytes that it spills, of each kernel by its name.
+    """
 
     cubin: bytes
-    registers: int
-    spilled: int
+    counts: Mapping[str, tuple[int, int]]
+
+    @property
+    def registers(self) -> int:
+        """The most registers of a thread."""
+        return max(one for one, _ in self.counts.values())
+
+    @property
+    def spilled(self) -> int:
+        """The most bytes that a thread spills."""
+        return max(one for _, one in self.counts.values())
 
 
 def find_tool(name: str) -> str | None:
@@ -91,7 +122,7 @@ def find_tool(name: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def assemble(form: Kernel, capability: int) -> Assembled | None:
-    """Return what the assembler makes of a kernel; None where there is no assembler.
+    """Return what the assembler makes of kernels; None where there is none for the capability.
 
     Raises
     ------
@@ -99,7 +130,7 @@ def assemble(form: Kernel, capability: int) -> Assembled | None:
         If it refuses the code.
     """
     tool = find_tool("ptxas")
-    if tool is None:
+    if tool is None or capability < FIRST_ASSEMBLED:
         return None
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
@@ -108,9 +139,12 @@ def assemble(form: Kernel, capability: int) -> Assembled | None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise DeviceError(f"ptxas refuses the kernel: {done.stderr.strip():.400}")
-        told = done.stderr
-        counts = [re.search(rf"(\d+) {what}", told) for what in ("registers", "bytes spill stores")]
-        return Assembled(made.read_bytes(), *(int(one[1]) if one else 0 for one in counts))
+        counts = {}
+        for told in done.stderr.split("Compiling entry function '")[1:]:
+            found = [re.search(rf"(\d+) {x}", told) for x in ("registers", "bytes spill stores")]
+            registers, spilled = (int(one[1]) if one else 0 for one in found)
+            counts[told.partition("'")[0]] = registers, spilled
+        return Assembled(made.read_bytes(), counts)
 
 
 def count_instructions(cubin: bytes, name: str) -> int | None:

@@ -63,6 +63,7 @@ class Spirv(Nvptx):
     def barrier(self, b: ir.IRBuilder) -> None:
         """Wait for all threads of the block."""
         function = self.function("_Z7barrierj", ir.VoidType(), [I32])
+        function.attributes.add("convergent")
         b.call(function, [I32(1)], cconv="spir_func")
 
     def _shuffle(self, b: ir.IRBuilder, value: ir.Value, lane: ir.Value) -> ir.Value:

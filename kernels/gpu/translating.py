@@ -7,7 +7,11 @@ import json
 
 
 def translate(text: str) -> str:
-    """Return code as base64, of a request as JSON: the IR, the triple, the CPU and its features."""
+    """Return code as base64, of a request as JSON: the IR, the triple, the CPU and its features.
+
+    `passes` says whether LLVM's passes run for SPIR-V, too: OpenCL of a CPU refuses some code
+    without.
+    """
     import llvmlite.binding as llvm
 
     asked = json.loads(text)
@@ -19,11 +23,14 @@ def translate(text: str) -> str:
     machine = llvm.Target.from_triple(asked["triple"]).create_target_machine(
         cpu=asked["cpu"], features=asked["features"], opt=3 if nvptx else 2
     )
-    if not nvptx:
+    if nvptx:
+        module.data_layout = str(machine.target_data)
+    elif not asked["passes"]:
         return base64.b64encode(machine.emit_object(module)).decode()
-    module.data_layout = str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options = llvm.create_pipeline_tuning_options(speed_level=3 if nvptx else 1)
     options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
+    if not nvptx:
+        return base64.b64encode(machine.emit_object(module)).decode()
     return base64.b64encode(machine.emit_assembly(module).encode()).decode()

@@ -78,3 +78,54 @@ FETCH_SHARE = 0.25
 
 PART_LAUNCHES = 1.8
 """Launches that adding up parts of sums takes the time of, beside its bytes."""
+
+CHANNELS = 4
+"""Values of a letter that each thread of a pipeline's kernel walks by itself, at most."""
+
+UNROLLED_STEPS = 8
+"""Steps of a sum within a stage that are written out."""
+
+TILE_WIDTHS = (16, 32, 64, 128, 256)
+"""Values side by side that a block computes of a pipeline's stage."""
+
+TILE_HEIGHTS = (1, 2, 4, 8, 16, 32, 64)
+"""Rows of them."""
+
+POINT_SHARES = (1, 2, 4, 8)
+"""Points of the largest stage that a thread computes."""
+
+STAGE_REGISTERS = 64
+"""Registers of a thread of a pipeline's kernel, where no assembler counts them."""
+
+LEAST_OCCUPANCY = 0.1
+"""Share of a multiprocessor's warps that blocks of a group have at least (chapter 6)."""
+
+BUSY_WARPS = 16
+"""Warps of a multiprocessor that keep its arithmetic and loads busy."""
+
+BARRIER_CYCLES = 60.0
+"""Cycles of a block for each barrier."""
+
+POINT_OPERATIONS = 8.0
+"""Operations for each point of a stage, for its place and whether it is one."""
+
+TRIED_KERNELS = 4
+"""Kernels of a group that are assembled until one does not spill, the best ones by score."""
+
+FIRST_ASSEMBLED = 75
+"""The compute capability from which on NVIDIA's assembler makes code."""
+
+THESIS_L2_COST = 200.0
+"""Operations that a load from outside costs at most, in the costs of chapter 6."""
+
+THESIS_FOOTPRINT = 65536
+"""Bytes of an array that add as much to the one operation that a load of it costs."""
+
+THESIS_TRANSACTION = 64
+"""Bytes side by side that one load of a warp has there."""
+
+THESIS_OCCUPANCY = 0.2
+"""Least share of warps of groups of fewer stages than the next number, there."""
+
+THESIS_STAGES = 3
+"""Stages of a group from which on the occupancy may be less."""

@@ -7,7 +7,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,11 @@ from tilesolve.system.subprocess_call import run_in_process
 
 @dataclass(frozen=True)
 class Job:
-    """Kernels, and the arrays that they take by name, the ``output`` among them."""
+    """Kernels, the arrays that they take by name, and which of these are results."""
 
     launches: Launches
     arrays: Mapping[str, NDArray[Any]]
+    outputs: tuple[str, ...] = ("output",)
 
 
 @lru_cache(maxsize=1)
@@ -40,8 +41,8 @@ def find_runtime() -> Path | None:
     return found if found.exists() else None
 
 
-def emulate(jobs: Iterable[Job]) -> list[NDArray[Any]]:
-    """Return the results of jobs, run on the CPU one after another.
+def emulate(jobs: Iterable[Job]) -> list[list[NDArray[Any]]]:
+    """Return the results of each job, run on the CPU one after another.
 
     Raises
     ------
@@ -58,30 +59,37 @@ def emulate(jobs: Iterable[Job]) -> list[NDArray[Any]]:
         folder = Path(name)
         (folder / "cpu.icd").write_text(f"{runtime}\n")
         codes: dict[object, str] = {}
-        for number, job in enumerate(jobs):
-            # The other process knows bytes alone, no dtypes of other libraries.
-            given = {**job.arrays, "tables": job.launches.tables}
-            arrays = {name: np.frombuffer(one.tobytes(), np.uint8) for name, one in given.items()}
-            np.savez(folder / f"arrays{number}.npz", **arrays)  # type: ignore[arg-type]
-            for one in job.launches.kernels:
-                if one.form not in codes:
-                    codes[one.form] = f"code{len(codes)}.spv"
-                    (folder / codes[one.form]).write_bytes(make_code(one.form, None))
-        written = [
-            {
-                "kernels": [
-                    {**asdict(one), "form": codes[one.form]} for one in job.launches.kernels
-                ],
-                "part_bytes": job.launches.part_bytes,
-            }
-            for job in jobs
-        ]
+        written = [_write(folder, number, job, codes) for number, job in enumerate(jobs)]
         (folder / "jobs.json").write_text(json.dumps(written))
         environment = {"OCL_ICD_VENDORS": name, "LD_LIBRARY_PATH": str(runtime.parent)}
         try:
             run_in_process(run_jobs, name, EMULATED_SECONDS, environment)
         except (ChildProcessError, TimeoutError) as error:
             raise DeviceError(f"the CPU's OpenCL did not run the kernels: {error}") from error
-        results = [np.load(folder / f"result{number}.npy") for number in range(len(jobs))]
-    shaped = zip(results, (job.arrays["output"] for job in jobs), strict=True)
-    return [found.view(output.dtype).reshape(output.shape) for found, output in shaped]
+        results = [dict(np.load(folder / f"results{number}.npz")) for number in range(len(jobs))]
+    return [
+        [
+            found[name].view(job.arrays[name].dtype).reshape(job.arrays[name].shape)
+            for name in job.outputs
+        ]
+        for found, job in zip(results, jobs, strict=True)
+    ]
+
+
+def _write(folder: Path, number: int, job: Job, codes: dict[object, str]) -> dict[str, object]:
+    """Write the files of a job; return what ``jobs.json`` says of it."""
+    parts = np.empty(job.launches.part_bytes, np.uint8)
+    given = {**job.arrays, "tables": job.launches.tables, "parts": parts}
+    # The other process knows bytes alone, no dtypes of other libraries.
+    arrays = {
+        name: np.frombuffer(one.tobytes(), np.uint8) for name, one in given.items() if one.size
+    }
+    np.savez(folder / f"arrays{number}.npz", **arrays)  # type: ignore[arg-type]
+    kernels = []
+    for one in job.launches.kernels:
+        if one.form not in codes:
+            codes[one.form] = f"code{len(codes)}.spv"
+            (folder / codes[one.form]).write_bytes(make_code(one.form, None))
+        started = {name: getattr(one, name) for name in ("name", "grid", "threads", "arguments")}
+        kernels.append({"form": codes[one.form], **started})
+    return {"kernels": kernels, "outputs": job.outputs}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 import numpy as np
@@ -32,14 +32,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class Launches:
-    """All kernels of a contraction, in order, and the bytes that parts of sums take between them.
+    """All kernels of a plan, in order, and the bytes that parts of sums take between them.
 
     Tables say where batches begin, and where elements are that are not equally far apart.
     """
 
     kernels: tuple[Launch, ...]
-    tables: NDArray[np.int32]
-    part_bytes: int
+    tables: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    part_bytes: int = 0
 
 
 def list_launches(product: Product, tiling: Tiling) -> Launches:

@@ -136,7 +136,7 @@ def solve_for_device(
     ranked = rank_tilings(product, device, found)
     for spilled, tiling in enumerate(ranked):
         form = tiling.form
-        made = assemble(form, device.capability) if device.capability >= 75 else None
+        made = assemble(form, device.capability)
         registers = made.registers if made else estimate_registers(form)
         held = find_occupancy(device, form.threads, registers, form.shared_bytes)
         if held.blocks and not (made and made.spilled):

@@ -15,6 +15,7 @@ from tilesolve.contractions.errors import PlanError, SizeError, TraceError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.detect import default_threads
+from tilesolve.machine.device import Device, find_device
 from tilesolve.machine.model import Machine
 from tilesolve.model.starts import Start
 from tilesolve.nests.arguments import NestDtype, Region, Statement
@@ -27,6 +28,7 @@ from tilesolve.pipelines.stages import leave_borders, make_computation
 from tilesolve.pipelines.statements import read_statements
 from tilesolve.pipelines.tracing import Result, Trace, map_arrays, trace_function
 from tilesolve.system.checks import check_threads
+from tilesolve.system.loading import load_module
 
 Planner = Callable[[Computation], PipelinePlan]
 """Returns the plan of stages."""
@@ -158,14 +160,35 @@ class PipelineFunction:
             made = found.planned().run(arrays, targets)
         return _pack(found.trace, arrays, made, targets)
 
-    def plan(self, *given: Any, **named: Any) -> PipelinePlan:
+    def plan(self, *given: Any, **named: Any) -> Any:
         """Return the plan for arguments like some.
 
         A plan takes the arrays that it reads in the order of its `inputs`; those of the function's
         own are among them.
+
+        Parameters
+        ----------
+        *given, **named
+            As a call has them.
+        machine
+            A GPU, a `Device` or its name: then it is a `DevicePlan`.
+        fusion, mode
+            How stages run together there, and ``"thesis"`` to decide by the costs of its chapter 6;
+            see `pipeline`.
         """
+        own = self._signature.parameters
+        words = [x for x in ("machine", "fusion", "mode") if x in named and x not in own]
+        asked = {x: named.pop(x) for x in words}
         found, _ = self._trace(given, named)
-        return found.planned().plan
+        if not asked:
+            return found.planned().plan
+        names = list(dict.fromkeys(one.name for one in found.trace.results))
+        computation = make_computation(found.trace.graph, names)
+        machine, fusion = asked.get("machine"), asked.get("fusion")
+        plan = _plan_on_device(computation, machine, fusion, asked.get("mode", "default"))
+        if plan is None:
+            raise PlanError("plan takes a GPU as its machine; pipeline takes any other one")
+        return plan
 
     def bind(self, *given: Array, out: Array | tuple[Array, ...]) -> Callable[[], None] | None:
         """Return what computes the function of some arrays again and again, to the same places.
@@ -325,17 +348,29 @@ def _pack(
     return tuple(found[: trace.returned]) if trace.returned else None
 
 
+def _plan_on_device(computation: Computation, machine: object, fusion: object, mode: object) -> Any:
+    """Return the plan for a GPU; None where the machine is none."""
+    device = find_device(machine)
+    if device is not None:
+        plans = load_module("tilesolve.pipelines.device_plan")
+        return plans.plan_stages(computation, device, fusion or "nested", mode)
+    if fusion is not None:
+        raise PlanError("fusion is of GPUs, such as machine='h100'")
+    return None
+
+
 def pipeline(
     what: Callable[..., Any] | Statement | None = None,
     /,
     *,
     dtype: NestDtype | None = None,
     where: Region = (),
-    machine: Machine | str | None = None,
+    machine: Machine | Device | str | None = None,
     threads: int | None = None,
     mode: NestMode = "default",
     start: Start = "warm",
     cache: bool = True,
+    fusion: str | None = None,
     **sizes: Any,
 ) -> Any:
     """Plan a NumPy function, or statements one after another.
@@ -348,20 +383,24 @@ def pipeline(
     dtype, where
         Of statements, as `nest` has them.
     machine
-        A `Machine`, a name or a path; see `Machine.load`.
+        A `Machine`, a name or a path; see `Machine.load`. Of statements a `Device` or its name,
+        too; a function is planned for these by `PipelineFunction.plan`.
     threads
         Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
     mode, start
         As `nest` has them.
     cache
         Whether plans kept in memory and on disk may be used and added to.
+    fusion
+        On a GPU, how stages run together: ``"none"``, ``"groups"`` or ``"nested"``, which it is if
+        None.
     **sizes
         Of statements, by name: shapes of arrays, or arrays; extents of the last one's letters.
 
     Returns
     -------
-    PipelineFunction or PipelinePlan
-        What plans a function when it is called; the plan of statements.
+    PipelineFunction, PipelinePlan or DevicePlan
+        What plans a function when it is called; the plan of statements, for a CPU or a GPU.
 
     Raises
     ------
@@ -377,11 +416,15 @@ def pipeline(
     count = default_threads() if threads is None else check_threads(threads)
 
     def planner(computation: Computation) -> PipelinePlan:
+        assert not isinstance(machine, Device)  # a GPU is no machine of plans for CPUs
         request = NestRequest(computation, Machine.load(machine), count, mode, start=start)
         return keep_plan(PipelinePlan, request, cache=cache)
 
     if isinstance(what, str | Stage | Sequence):
-        return planner(read_statements(what, sizes, dtype, where))
+        computation = read_statements(what, sizes, dtype, where)
+        return _plan_on_device(computation, machine, fusion, mode) or planner(computation)
+    if fusion is not None or find_device(machine) is not None:
+        raise PlanError("a function is planned for a GPU by its own plan(..., machine=, fusion=)")
     if what is not None and not callable(what):
         raise PlanError(f"a pipeline is a function, text or stages, not {what!r:.60}")
     if sizes or dtype is not None or where != ():

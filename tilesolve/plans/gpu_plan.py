@@ -29,7 +29,7 @@ from tilesolve.gpu.strategy import (
     price_solution,
     solve_for_device,
 )
-from tilesolve.kernels.gpu.assembling import make_code
+from tilesolve.kernels.gpu.assembling import show_code
 from tilesolve.kernels.gpu.forms import WARP
 from tilesolve.machine.device import Device, find_device
 from tilesolve.model.price import Price
@@ -38,9 +38,6 @@ from tilesolve.plans.report import level_row
 from tilesolve.system.html_report import write_html_report
 from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_duration, format_size
-
-CODES = ("ptx", "spirv")
-"""What kernels can be had as."""
 
 FORMAT = 2
 """Version of these plans' JSON."""
@@ -102,11 +99,7 @@ class GpuPlan:
         DeviceError
             If LLVM makes no code of it.
         """
-        if kind not in CODES:
-            raise PlanError(f"kind of code is one of {', '.join(CODES)}, not {kind!r:.80}")
-        capability = self.device.capability if kind == "ptx" else None
-        found = make_code(self.solution.tiling.form, capability)
-        return found.decode() if kind == "ptx" else found
+        return show_code(self.solution.tiling.form, self.device.capability, kind)
 
     def emulate(
         self,
@@ -129,7 +122,7 @@ class GpuPlan:
         out = self._empty() if out is None else out
         one, other, *more = (np.asarray(given) for given in (first, second, *operands))
         arrays = product.name_arrays(one, other, out, more)
-        out[...] = emulate([Job(list_launches(product, self.solution.tiling), arrays)])[0]
+        ((out[...],),) = emulate([Job(list_launches(product, self.solution.tiling), arrays)])
         return out
 
     def _empty(self) -> npt.NDArray[Any]:

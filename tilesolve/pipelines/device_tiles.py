@@ -1,0 +1,345 @@
+"""Groups of stages on a GPU: tiles of the last one, what they take, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from math import ceil, inf, prod
+
+import numpy as np
+
+from tilesolve.constants.gpu import (
+    BARRIER_CYCLES,
+    BUSY_WARPS,
+    CHANNELS,
+    LEAST_OCCUPANCY,
+    POINT_OPERATIONS,
+    POINT_SHARES,
+    STAGE_REGISTERS,
+    THESIS_FOOTPRINT,
+    THESIS_L2_COST,
+    THESIS_OCCUPANCY,
+    THESIS_STAGES,
+    THESIS_TRANSACTION,
+    TILE_HEIGHTS,
+    TILE_WIDTHS,
+)
+from tilesolve.contractions.statements.affine import Box
+from tilesolve.contractions.statements.computation import ArrayInfo, Computation
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.gpu.occupancy import Occupancy, find_occupancy
+from tilesolve.gpu.tilings import view_levels
+from tilesolve.kernels.gpu.forms import WARP
+from tilesolve.kernels.gpu.stages import Side, StageKernel, Step
+from tilesolve.machine.device import Device
+from tilesolve.model.price import LevelPrice, Price
+from tilesolve.model.score import score_price
+from tilesolve.nests.cuts import largest_part
+from tilesolve.nests.operations import count_operations
+from tilesolve.nests.regions import Regions, find_regions
+from tilesolve.nests.spans import Span
+from tilesolve.nests.subscript_ends import Ends, subscript_ends
+
+Tiles = Mapping[str, int]
+"""Of each letter of a group's last stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiled:
+    """A group with tiles, and their price.
+
+    Parameters
+    ----------
+    kernel
+        What computes it.
+    registers
+        Of a thread, counted or estimated.
+    occupancy
+        Blocks that a multiprocessor holds at once.
+    cost, waiting, score
+        The price, the seconds that are waited for besides, and what both are compared by.
+    work
+        How many points are computed for each that the stages have.
+    thesis
+        What chapter 6 compares it by, in operations.
+    """
+
+    kernel: StageKernel
+    registers: int
+    occupancy: Occupancy
+    cost: Price
+    waiting: float
+    score: float
+    work: float
+    thesis: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its stages."""
+        return tuple(step.name for step in self.kernel.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """What a stage reads of an array from outside: the ends of all reads, along each axis."""
+
+    array: ArrayInfo
+    ends: tuple[tuple[Ends, ...], ...]
+
+    def bytes(self, box: Box) -> float:
+        """Return about how many bytes a box of the stage's letters needs."""
+        sides = zip(self.ends, self.array.shape, strict=True)
+        found = prod(_reach(own, extent, box) for own, extent in sides)
+        return float(found * np.dtype(self.array.dtype).itemsize)
+
+
+def _reach(ends: Sequence[Ends], extent: int, box: Box) -> int:
+    """Return how many positions along an axis reads reach together."""
+    lows = [one.low.interval(box)[0] for one in ends if one.low is not None]
+    highs = [one.high.interval(box)[1] for one in ends if one.high is not None]
+    if not len(lows) == len(highs) == len(ends):
+        return extent
+    return min(max(highs) - min(lows) + 1, extent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a point of a stage does: operations, loads and their bytes, its element's, and sums."""
+
+    operations: float
+    loads: int
+    loaded: float
+    size: int
+    summed: Box
+    outside: tuple[_Outside, ...]
+
+    @property
+    def steps(self) -> int:
+        """Steps of its sums."""
+        return prod(last + 1 for _, last in self.summed.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """What all tiles compute, and what they move: bytes that are written, and that are read."""
+
+    points: tuple[float, ...]
+    near: tuple[float, float]
+    far: tuple[float, float]
+    once: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceGroup:
+    """Stages that run in one kernel, whose tiles are to be found.
+
+    Parameters
+    ----------
+    device
+        Where.
+    computation
+        The stages, the last of which is the only one that others need.
+    """
+
+    device: Device
+    computation: Computation
+    _known: dict[tuple[object, ...], tuple[int, float]] = field(default_factory=dict)
+    _moved: dict[tuple[tuple[str, int], ...], _Moves] = field(default_factory=dict)
+
+    @cached_property
+    def regions(self) -> Regions:
+        """What tiles need of each stage."""
+        return find_regions(self.computation)
+
+    @cached_property
+    def _works(self) -> tuple[_Work, ...]:
+        computation = self.computation
+        return tuple(self._work(largest_part(computation, stage)) for stage in computation.stages)
+
+    def _work(self, stage: Stage) -> _Work:
+        computation, dtypes = self.computation, self.computation.dtypes
+        outside, reads = list[_Outside](), stage.term.reads
+        for array in self.arrays[:-1]:
+            several = [one.subscripts for one in reads if one.array == array.name]
+            if several:
+                ends = (
+                    tuple(subscript_ends(x, computation.box(stage)) for x in axis)
+                    for axis in zip(*several, strict=True)
+                )
+                outside.append(_Outside(array, tuple(ends)))
+        return _Work(
+            count_operations(stage.term, dtypes),
+            len(reads),
+            sum(np.dtype(dtypes[one.array]).itemsize for one in reads),
+            np.dtype(dtypes[stage.name]).itemsize,
+            {x: (0, computation.sizes[x] - 1) for x in stage.summed},
+            tuple(outside),
+        )
+
+    @cached_property
+    def _once(self) -> int:
+        """Points of all stages, each computed once."""
+        return max(sum(self.regions.points(one.name, {}) for one in self.computation.stages), 1)
+
+    @cached_property
+    def _waits(self) -> int:
+        """Barriers of a kernel."""
+        return sum(self.tile(self.regions.extents).waits)
+
+    @property
+    def arrays(self) -> tuple[ArrayInfo, ...]:
+        """What the kernel is given, the array that it writes last."""
+        made = {stage.name for stage in self.computation.stages}
+        given = [one for one in self.computation.arrays if one.name not in made]
+        given += [ArrayInfo(name, (1,), kind) for name, kind in self.computation.params]
+        return (*given, self.computation.output)
+
+    def list_tiles(self) -> Iterator[dict[str, int]]:
+        """Yield tiles worth a look: few values as a whole, those side by side first."""
+        extents = self.regions.extents
+        wide = [letter for letter, extent in extents.items() if extent > CHANNELS]
+        sides = (*reversed((TILE_WIDTHS, TILE_HEIGHTS)[: len(wide)]),)
+        choices = [
+            sorted({min(side, extents[x]) for side in own})
+            for x, own in zip(wide[-len(sides) :], sides, strict=False)
+        ]
+        ones = {x: 1 if x in wide else extent for x, extent in extents.items()}
+        for chosen in product(*choices):
+            yield {**ones, **dict(zip(wide[-len(sides) :], chosen, strict=False))}
+
+    def tile(self, tiles: Tiles) -> StageKernel:
+        """Return the kernel for tiles, with a thread for each point of the largest stage."""
+        steps = tuple(self._step(stage, tiles) for stage in self.computation.stages)
+        items = max(prod(x.room for x in one.sides if x.extent > CHANNELS) for one in steps)
+        threads = ceil(items / WARP) * WARP
+        return StageKernel(
+            self.computation.stages[-1].name,
+            steps,
+            tuple(tiles.items()),
+            tuple(self.computation.sizes.items()),
+            self.arrays,
+            threads,
+        )
+
+    def _step(self, stage: Stage, tiles: Tiles) -> Step:
+        sides = tuple(
+            Side(x, span.extent, span.low, span.high, self._reach(span, tiles)[0])
+            for x, span in self.regions.spans[stage.name].items()
+        )
+        return Step(stage.name, sides, stage.term, self.computation.dtypes[stage.name])
+
+    def _reach(self, span: Span, tiles: Tiles) -> tuple[int, float]:
+        """Return the most values that a tile needs, and how many tiles need in the mean."""
+        letters = span.low.letters
+        key = span, *(tiles[x] for x in letters)
+        if key not in self._known:
+            extents = self.regions.extents
+            begins = np.ix_(*(np.arange(0, extents[x], tiles[x]) for x in letters))
+            first = dict(zip(letters, begins, strict=True))
+            last = {x: np.minimum(one + tiles[x], extents[x]) - 1 for x, one in first.items()}
+            lengths = np.asarray(span.lengths(first, last))
+            self._known[key] = max(int(lengths.max()), 1), float(lengths.mean())
+        return self._known[key]
+
+    def price(self, kernel: StageKernel, registers: int = STAGE_REGISTERS) -> Tiled | None:
+        """Return a kernel with its price; None if the device does not hold enough of its blocks.
+
+        Each multiprocessor feeds itself from L1 and L2: the busiest one's time counts. All take
+        longer where too few warps run at once.
+        """
+        device = self.device
+        held = find_occupancy(device, kernel.threads, registers, kernel.shared_bytes)
+        if held.share < LEAST_OCCUPANCY or not held.blocks:
+            return None
+        busiest = ceil(kernel.blocks / device.multiprocessors)
+        uneven = busiest * device.multiprocessors / kernel.blocks
+        warps = kernel.threads / WARP * min(held.blocks, busiest)
+        slower = max(1.0, BUSY_WARPS / warps)
+        moves, compute = self._moves(kernel), 0.0
+        for work, step, own in zip(self._works, kernel.steps, moves.points, strict=True):
+            turns = ceil(step.points / kernel.threads) * kernel.threads * kernel.blocks
+            each = work.operations * work.steps + POINT_OPERATIONS
+            peak = device.peak("fma64" if step.dtype == "float64" else "fma32") or 1.0
+            compute += max(own, turns) * each * 2.0 / peak
+        levels = tuple(
+            LevelPrice(
+                view.server,
+                view.name,
+                volume,
+                volume,
+                (0.0, 0.0),
+                view.seconds(volume) * slower * (uneven if view.server != "memory" else 1.0),
+            )
+            for view, volume in zip(
+                view_levels(device), (moves.near, moves.far, moves.once), strict=True
+            )
+        )
+        rounds = ceil(busiest / held.blocks)
+        pause = self._waits * BARRIER_CYCLES / device.frequency + device.latency_seconds
+        waiting = device.launch_seconds + rounds * pause
+        cost = Price(levels, compute * slower * uneven, float(kernel.blocks), ())
+        score = score_price(cost, device.overlap, waiting)
+        work_again = sum(moves.points) / self._once
+        thesis = self._thesis_cost(kernel, held, moves)
+        return Tiled(kernel, registers, held, cost, waiting, score, work_again, thesis)
+
+    def _thesis_cost(self, kernel: StageKernel, held: Occupancy, moves: _Moves) -> float:
+        """Return the cost of listing 6.1, of all tiles: operations and loads, by the occupancy.
+
+        Loads from outside cost more the larger the array is, and less the more lie side by side.
+        """
+        least = THESIS_OCCUPANCY if len(kernel.steps) < THESIS_STAGES else LEAST_OCCUPANCY
+        if held.share < least:
+            return inf
+        beside, total = kernel.tiles[-1][1], 0.0
+        for work, own in zip(self._works, moves.points, strict=True):
+            each, near = work.operations, work.loads
+            for one in work.outside:
+                size = np.dtype(one.array.dtype).itemsize
+                dearer = 1 + one.array.bytes * THESIS_L2_COST / THESIS_FOOTPRINT
+                loads = len(one.ends[0]) * min(dearer, THESIS_L2_COST)
+                each += loads / min(beside, THESIS_TRANSACTION / size)
+                near -= len(one.ends[0])
+            total += own * work.steps * (each + near)
+        return total / (held.share * min(held.blocks * kernel.threads, self.device.block_threads))
+
+    def _moves(self, kernel: StageKernel) -> _Moves:
+        """Return what all tiles compute and move."""
+        if kernel.tiles in self._moved:
+            return self._moved[kernel.tiles]
+        tiles, blocks = dict(kernel.tiles), kernel.blocks
+        points, near, outside = list[float](), [0.0, 0.0], dict[str, float]()
+        for work, step in zip(self._works, kernel.steps, strict=True):
+            spans = self.regions.spans[step.name].values()
+            points.append(blocks * prod(self._reach(span, tiles)[1] for span in spans))
+            near[0] += points[-1] * work.size
+            near[1] += points[-1] * work.steps * work.loaded
+            box = {side.letter: (0, side.room - 1) for side in step.sides} | dict(work.summed)
+            for one in work.outside:
+                name = one.array.name
+                outside[name] = outside.get(name, 0.0) + blocks * one.bytes(box)
+        written = float(self.computation.output.bytes)
+        once = sum(min(outside.get(x.name, 0.0), float(x.bytes)) for x in self.arrays[:-1])
+        far = sum(outside.values())
+        found = _Moves(tuple(points), (near[0], near[1]), (written, far), (written, once))
+        self._moved[kernel.tiles] = found
+        return found
+
+    def list_tiled(self) -> list[Tiled]:
+        """Return kernels that the device holds enough blocks of, for all tiles and threads."""
+        found = dict[tuple[object, int], Tiled]()
+        for tiles in self.list_tiles():
+            whole = self.tile(tiles)
+            if whole.shared_bytes > self.device.shared_block:
+                continue
+            for share in POINT_SHARES:
+                threads = ceil(whole.threads / share / WARP) * WARP
+                key = whole.tiles, threads
+                if threads > self.device.block_threads or key in found:
+                    continue
+                one = self.price(replace(whole, threads=threads))
+                if one is not None:
+                    found[key] = one
+        return list(found.values())
