@@ -8,8 +8,8 @@ from gpu_cases import DTYPES, draw_problem, draw_tiling, make_case, make_tiling,
 
 import tilesolve
 from tilesolve.contractions.problem import Problem
-from tilesolve.gpu.emulation import Job, emulate, find_runtime
-from tilesolve.gpu.launches import Launch, Launches
+from tilesolve.gpu.emulation import Run, emulate_runs, find_runtime
+from tilesolve.gpu.launches import Launch
 from tilesolve.kernels.gpu.sweeping import SWEEP, SWEEP_THREADS, Sweep
 
 pytestmark = pytest.mark.skipif(find_runtime() is None, reason="the extra gpu-test is missing")
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(find_runtime() is None, reason="the extra gpu-te
 
 def check(cases):
     """Run all jobs of cases in one process; compare each with NumPy's result."""
-    found = emulate(job for job, _, _, _ in cases)
-    for result, (_, wanted, problem, arithmetic) in zip(found, cases, strict=True):
+    found = emulate_runs([run for run, _, _, _ in cases])
+    for (result,), (_, wanted, problem, arithmetic) in zip(found, cases, strict=True):
         difference = np.abs(result.astype(np.float64) - wanted)
         assert difference.max() <= tolerance(problem, arithmetic), (str(problem), arithmetic)
 
@@ -66,7 +66,7 @@ def test_sweeps_read_every_chunk():
     arrays = {"source": source, "output": np.zeros(threads, np.uint32)}
     numbers = len(source) // 4, 3, threads
     one = Launch(Sweep(), SWEEP, (2, 1, 1), SWEEP_THREADS, 0, (*arrays, *numbers))
-    found = emulate([Job(Launches((one,), np.zeros(1, np.int32), 0), arrays)])[0]
+    ((found,),) = emulate_runs([Run((one,), arrays, ("output",))])
     assert np.bitwise_xor.reduce(found) == np.bitwise_xor.reduce(source)
     own = source.reshape(-1, 4)[5::threads]
     assert found[5] == np.bitwise_xor.reduce(own, axis=None)

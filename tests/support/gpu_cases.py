@@ -5,7 +5,7 @@ import numpy as np
 from tilesolve.contractions.device_problem import DeviceProblem
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.epilogue_terms import apply_epilogue
-from tilesolve.gpu.emulation import Job
+from tilesolve.gpu.emulation import Run
 from tilesolve.gpu.launches import list_launches
 from tilesolve.gpu.product import Product
 from tilesolve.gpu.strategy import make_tiling
@@ -70,7 +70,7 @@ def draw_array(rng, shape, dtype):
 
 
 def make_case(problem, tiling_of, seed, epilogue="", accumulate=False):
-    """A job of a problem on fresh data, and what it must yield.
+    """A run of a problem on fresh data, and what it must yield.
 
     The output is poisoned unless it is added to.
     """
@@ -91,7 +91,8 @@ def make_case(problem, tiling_of, seed, epilogue="", accumulate=False):
     wide = [one.astype(np.float64) for one in operands]
     wanted = apply_epilogue(chain, problem, wanted, wide)
     names = product.name_arrays(*arrays, output, operands)
-    return Job(list_launches(product, tiling_of(product)), names), wanted
+    launches = list_launches(product, tiling_of(product))
+    return Run(launches.kernels, {**names, **launches.memory}, ("output",)), wanted
 
 
 def tolerance(problem, arithmetic):

@@ -6,8 +6,8 @@ import importlib.util
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,19 @@ from numpy.typing import NDArray
 
 from tilesolve.constants.gpu import EMULATED_SECONDS
 from tilesolve.contractions.errors import DeviceError
-from tilesolve.gpu.launches import Launches
+from tilesolve.gpu.launches import Launch
 from tilesolve.gpu.opencl import run_jobs
 from tilesolve.kernels.gpu.assembling import make_code
 from tilesolve.system.subprocess_call import run_in_process
 
 
 @dataclass(frozen=True)
-class Job:
-    """Kernels, and the arrays that they take by name, the ``output`` among them."""
+class Run:
+    """Kernels, the arrays that they run on, by name, and which of these are results."""
 
-    launches: Launches
+    kernels: tuple[Launch, ...]
     arrays: Mapping[str, NDArray[Any]]
+    outputs: tuple[str, ...]
 
 
 @lru_cache(maxsize=1)
@@ -40,8 +41,8 @@ def find_runtime() -> Path | None:
     return found if found.exists() else None
 
 
-def emulate(jobs: Iterable[Job]) -> list[NDArray[Any]]:
-    """Return the results of jobs, run on the CPU one after another.
+def emulate_runs(runs: Sequence[Run]) -> list[list[NDArray[Any]]]:
+    """Return the results of kernels, run on the CPU one after another.
 
     Raises
     ------
@@ -53,35 +54,31 @@ def emulate(jobs: Iterable[Job]) -> list[NDArray[Any]]:
         raise DeviceError(
             "emulating a GPU takes pyopencl and a CPU's OpenCL: pip install tilesolve[gpu-test]"
         )
-    jobs = list(jobs)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "cpu.icd").write_text(f"{runtime}\n")
         codes: dict[object, str] = {}
-        for number, job in enumerate(jobs):
+        written = []
+        for number, run in enumerate(runs):
             # The other process knows bytes alone, no dtypes of other libraries.
-            given = {**job.arrays, "tables": job.launches.tables}
-            arrays = {name: np.frombuffer(one.tobytes(), np.uint8) for name, one in given.items()}
-            np.savez(folder / f"arrays{number}.npz", **arrays)  # type: ignore[arg-type]
-            for one in job.launches.kernels:
+            plain = {x: np.frombuffer(one.tobytes(), np.uint8) for x, one in run.arrays.items()}
+            np.savez(folder / f"arrays{number}.npz", **plain)  # type: ignore[arg-type]
+            for one in run.kernels:
                 if one.form not in codes:
                     codes[one.form] = f"code{len(codes)}.spv"
                     (folder / codes[one.form]).write_bytes(make_code(one.form, None))
-        written = [
-            {
-                "kernels": [
-                    {**asdict(one), "form": codes[one.form]} for one in job.launches.kernels
-                ],
-                "part_bytes": job.launches.part_bytes,
-            }
-            for job in jobs
-        ]
+            kernels = [replace(one, form=codes[one.form]) for one in run.kernels]  # type: ignore[arg-type]
+            written.append({"kernels": [asdict(one) for one in kernels], "outputs": run.outputs})
         (folder / "jobs.json").write_text(json.dumps(written))
         environment = {"OCL_ICD_VENDORS": name, "LD_LIBRARY_PATH": str(runtime.parent)}
         try:
             run_in_process(run_jobs, name, EMULATED_SECONDS, environment)
         except (ChildProcessError, TimeoutError) as error:
             raise DeviceError(f"the CPU's OpenCL did not run the kernels: {error}") from error
-        results = [np.load(folder / f"result{number}.npy") for number in range(len(jobs))]
-    shaped = zip(results, (job.arrays["output"] for job in jobs), strict=True)
-    return [found.view(output.dtype).reshape(output.shape) for found, output in shaped]
+        return [
+            [
+                np.load(folder / f"result{at}_{x}.npy").view(one.dtype).reshape(one.shape)
+                for x, one in ((x, run.arrays[x]) for x in run.outputs)
+            ]
+            for at, run in enumerate(runs)
+        ]

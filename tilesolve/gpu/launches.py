@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,12 @@ class Launches:
     kernels: tuple[Launch, ...]
     tables: NDArray[np.int32]
     part_bytes: int
+
+    @property
+    def memory(self) -> dict[str, NDArray[Any]]:
+        """Arrays of its own that kernels take, by name."""
+        parts = np.empty(self.part_bytes, np.uint8)
+        return {"tables": self.tables, **({"parts": parts} if self.part_bytes else {})}
 
 
 def list_launches(product: Product, tiling: Tiling) -> Launches:

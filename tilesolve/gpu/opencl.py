@@ -10,8 +10,8 @@ from typing import Any
 def run_jobs(text: str) -> str:
     """Run jobs of kernels, which files in a folder hold; write each result beside them.
 
-    The text names the folder; its file ``jobs.json`` has, for each job, its kernels, and bytes of
-    memory besides.
+    The text names the folder; its file ``jobs.json`` has, for each job, its kernels, and which
+    arrays are results.
     """
     import numpy as np
     import pyopencl as cl
@@ -25,8 +25,6 @@ def run_jobs(text: str) -> str:
         arrays = dict(np.load(folder / f"arrays{number}.npz"))
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         buffers = {name: cl.Buffer(context, flags, hostbuf=array) for name, array in arrays.items()}
-        if job["part_bytes"]:
-            buffers["parts"] = cl.Buffer(context, cl.mem_flags.READ_WRITE, job["part_bytes"])
         for one in job["kernels"]:
             if one["form"] not in programs:
                 program = cl.Program(context, (folder / one["form"]).read_bytes())
@@ -39,8 +37,9 @@ def run_jobs(text: str) -> str:
             size = (one["grid"][0] * one["threads"], *one["grid"][1:])
             kernel(queue, size, (one["threads"], 1, 1), *given)
             queue.finish()  # the runtime compiles meanwhile, and fails if it compiles two at once
-        cl.enqueue_copy(queue, arrays["output"], buffers["output"])
-        np.save(folder / f"result{number}.npy", arrays["output"])
+        for name in job["outputs"]:
+            cl.enqueue_copy(queue, arrays[name], buffers[name])
+            np.save(folder / f"result{number}_{name}.npy", arrays[name])
     return str(device.name)
 
 

@@ -17,7 +17,7 @@ from tilesolve.contractions.epilogue_terms import SUM
 from tilesolve.contractions.errors import DeviceError, PlanError, TilesolveError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
-from tilesolve.gpu.emulation import Job, emulate
+from tilesolve.gpu.emulation import Run, emulate_runs
 from tilesolve.gpu.launches import list_launches
 from tilesolve.gpu.product import Product
 from tilesolve.gpu.running import DeviceRunner
@@ -48,12 +48,7 @@ FORMAT = 2
 
 @dataclass(frozen=True, repr=False)
 class GpuPlan:
-    """How to run a contraction on a GPU, and what that is predicted to cost.
-
-    Parameters
-    ----------
-    solution
-        The tiles and their price.
+    """How to run a contraction on a GPU, and what that is predicted to cost: tiles and their price.
 
     Examples
     --------
@@ -129,7 +124,9 @@ class GpuPlan:
         out = self._empty() if out is None else out
         one, other, *more = (np.asarray(given) for given in (first, second, *operands))
         arrays = product.name_arrays(one, other, out, more)
-        out[...] = emulate([Job(list_launches(product, self.solution.tiling), arrays)])[0]
+        launches = list_launches(product, self.solution.tiling)
+        run = Run(launches.kernels, {**arrays, **launches.memory}, ("output",))
+        ((out[...],),) = emulate_runs([run])
         return out
 
     def _empty(self) -> npt.NDArray[Any]:
