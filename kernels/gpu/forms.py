@@ -20,21 +20,10 @@ WARP = 32
 class Fragment:
     """What a warp multiplies at once, of operands that lie in its lanes' registers.
 
-    Parameters
-    ----------
-    rows, columns, depth
-        Its sides.
-    registers
-        That a lane holds of A, B and C, of 32 bits.
-    element, summed
-        Bytes of an element of the operands, and of a sum.
-    dtypes
-        Of C and of sums.
-    pads
-        Bytes by which rows in shared memory are longer than what is copied, so that lanes read
-        from different banks: where they lie along the sum, and where along rows or columns.
-    instructions
-        Of tensor cores; 0 for FMAs.
+    A lane holds so many registers of 32 bits of A, B and C. An element of the operands, and a sum,
+    have so many bytes; the dtypes are of C and of sums. Rows in shared memory are padded, so that
+    lanes read from different banks: where they lie along the sum, and where along rows or columns.
+    The instructions are those of tensor cores; FMAs have none.
     """
 
     rows: int
@@ -75,17 +64,10 @@ FRAGMENTS: dict[Arithmetic, Fragment] = {
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """How an operand is copied to shared memory.
+    """How an operand is copied to shared memory, so many elements side by side at once.
 
-    Parameters
-    ----------
-    along_sum
-        Whether its rows there lie along the sum; else along the rows or columns of C.
-    width
-        Elements side by side that are copied at once.
-    free_linear, sum_linear
-        Whether elements along C's side, and along the sum, are equally far apart; else a table has
-        their places.
+    Its rows there lie along the sum, or else along rows or columns of C. Where elements along C's
+    side, or along the sum, are not equally far apart, a table has their places.
     """
 
     along_sum: bool
@@ -98,14 +80,8 @@ class Operand:
 class Ending:
     """What becomes of sums in C, in the kernel that has all of each.
 
-    Parameters
-    ----------
-    arithmetic
-        Of the product.
-    linear
-        Of C, then of each operand of the epilogue: as for operands, of rows and of columns.
-    term
-        What is stored, of `SUM` and of elements of the arrays.
+    What is stored is a term of `SUM` and of elements of the arrays: of C, and of operands of the
+    epilogue. Of each, rows and columns are equally far apart or not.
     """
 
     arithmetic: Arithmetic
@@ -129,16 +105,13 @@ class Form:
 
     Parameters
     ----------
-    ending
-        How warps multiply, and what becomes of sums.
-    rows, columns, depth
-        Of C that a block of threads computes, and of the sum that it copies at once.
-    warps
-        That rows and columns of a block are divided among.
+    ending, first, second
+        What becomes of sums, and how operands are copied.
+    rows, columns, depth, warps
+        Of C that a block of threads computes, and of the sum that it copies at once; warps that
+        rows and columns are divided among.
     stages
         Copies of the operands' tiles in shared memory: one in use, the others on their way.
-    first, second
-        How the operands are copied.
     partial
         Whether a block has a part of the sum alone, which goes to memory in between, in order;
         another kernel adds parts up.

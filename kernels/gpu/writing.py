@@ -18,16 +18,10 @@ TYPES = {"float16": F16, "bfloat16": I16, "float32": F32, "float64": F64, "int32
 
 
 class Writer:
-    """Writes a kernel.
+    """Writes a kernel that takes addresses of arrays, then 32-bit numbers.
 
-    Parameters
-    ----------
-    target, name, threads
-        What it is written for, its name, and the threads of a block.
-    arrays, numbers
-        What it takes: addresses, then 32-bit numbers. Those called after an array and a side of it
-        say how far apart elements are along this side, or where in the tables their places begin.
-        The tables begin with where batches do, of operands and of C.
+    Numbers called after an array and a side of it say how far apart elements are along this side,
+    or where in the tables their places begin. The tables begin with where batches do.
     """
 
     def __init__(
@@ -74,17 +68,7 @@ class _Elements(TermValues):
 
 
 class Results:
-    """Writes what becomes of sums.
-
-    Parameters
-    ----------
-    writer
-        What is written with.
-    ending
-        What is stored.
-    parts
-        Where sums go as they are; None where results go to C.
-    """
+    """Writes what becomes of sums: results to C, or parts of sums, as they are, to an address."""
 
     def __init__(self, writer: Writer, ending: Ending, parts: ir.Value | None = None) -> None:
         self.writer, self.b, self.ending = writer, writer.b, ending

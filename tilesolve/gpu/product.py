@@ -30,10 +30,9 @@ class Product:
 
     Parameters
     ----------
-    problem
-        What is computed.
-    epilogue, accumulate
-        What is done to each element of C in the end, and whether its own is added before.
+    problem, epilogue, accumulate
+        What is computed, what is done to each element in the end, and whether C's own is added
+        before.
     operands
         Numbers of the tensors that have rows and columns: 1 and 2, or turned, so that what lies
         side by side in C are columns.

@@ -58,7 +58,7 @@ class Device:
     thread_registers, block_threads, shared_block, shared_reserved
         What a thread or a block may have at most, and bytes that each block has besides.
     register_unit, warp_unit, shared_unit
-        What a warp's registers, a block's warps and a block's shared memory are rounded up to.
+        What a warp's registers, a block's warps and its shared memory are rounded up to.
     launch_seconds, latency_seconds
         What starting a kernel takes, and the first load of a block.
     overlap, peak_share
