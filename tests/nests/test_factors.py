@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -26,8 +28,7 @@ def test_products_of_many_elements_have_numpys_values(text: str) -> None:
     rng = np.random.default_rng(1)
     made = plan.computation
     arrays = {name: rng.standard_normal(made.array(name).shape) for name in plan.inputs}
-    reads = [one.array for one in made.stages[0].term.reads]
-    right = np.einsum(SUMS[text], *[arrays[name] for name in reads])
+    right = np.einsum(SUMS[text], *[arrays[name] for name in re.findall(r"(\w)\[", text)[1:]])
     assert np.allclose(plan(**arrays), right)
 
 

@@ -76,12 +76,11 @@ def _run_bytes(chain: Chain, number: int, line: int) -> Size:
     access, at = chain.accesses[number], chain.call
     if isinstance(access, Shared) or not access.axes:
         return line
-    run, element, box = 0.0, access.element, dict(chain.mean_box(at))
-    box |= dict.fromkeys(chain.accesses[0].letters, 1)  # rows of a sum alone
-    sides = [1.0 if one.computed else float(one.reach(box)) for one in access.axes]
+    run, element, box = 0.0, access.element, chain.mean_box(at)
+    summed = {**box, **dict.fromkeys(chain.accesses[0].letters, 1)}  # rows of a sum alone
+    sides = [1.0 if one.computed else float(one.reach(summed)) for one in access.axes]
     steps = [pitch * element for pitch in access.pitches]
     if prod(n for n, step in zip(sides, steps, strict=True) if step >= line) > FOLLOWED_ROWS:
-        box = chain.mean_box(at)
         near = (
             float(one.reach(box)) * step
             for one, step in zip(access.axes, steps, strict=True)

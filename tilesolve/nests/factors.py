@@ -42,7 +42,8 @@ def yield_factored(computation: Computation) -> Iterator[Computation]:
     plain = len(reads) == len(factors) and all(_letters(one) is not None for one in reads)
     if not (2 < len(factors) <= NEST_FACTORS and plain and len(kinds) == 1):
         return
-    if np.dtype(*kinds).kind not in "fc":
+    (kind,) = kinds
+    if np.dtype(kind).kind not in "fc":
         return
     behind = [one for one in reads if not set(one.letters) & set(reduced.over)]
     within = [one for one in reads if one not in behind]

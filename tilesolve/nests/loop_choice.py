@@ -216,7 +216,8 @@ def _streams(request: NestRequest, kind: NestClass) -> bool:
     """Return whether the output may go past the caches.
 
     It may if it is written once, and the last cache does not hold all arrays; in the thesis it does
-    always then. Blocks write a line of each of their rows at once: these have to be whole lines.
+    always then. Blocks write a line of each of their rows at once: these have to be whole lines,
+    and rows of a block that end apart go through the caches.
     """
     stage, computation, machine = request.statement, request.computation, request.machine
     if not is_written_once(stage) or not stage.output or request.mode == "plain":
@@ -224,7 +225,8 @@ def _streams(request: NestRequest, kind: NestClass) -> bool:
     if request.mode == "thesis":
         return True
     in_blocks = request.mode == "default" and kind is NestClass.SPATIAL
-    if in_blocks and not has_whole_lines(computation.output, machine.levels[0].line):
+    ragged = any(len(one.letters) > 1 for one in stage.where)
+    if in_blocks and (ragged or not has_whole_lines(computation.output, machine.levels[0].line)):
         return False
     limit = Limits.of(machine).last_cache_bytes
     return sum(one.bytes for one in computation.arrays) > limit
