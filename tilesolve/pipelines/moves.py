@@ -113,7 +113,11 @@ def _group_axes(shape: Shape, wanted: Sequence[int]) -> Iterator[tuple[list[int]
         yield mine, others
 
 
-_ravel = traces(np.ravel, method="ravel")(lambda array: _reshape(array, -1))
+@traces(np.ravel, method="ravel")
+def _ravel(array: Traced) -> Traced:
+    return _reshape(array, -1)
+
+
 METHODS["flatten"] = lambda array: _ravel(array.copy())
 traces(np.fliplr)(lambda array: array[:, ::-1])
 traces(np.flipud)(lambda array: array[::-1])
