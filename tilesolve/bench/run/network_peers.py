@@ -40,8 +40,8 @@ def tilesolve(
 
 def _find_figures(made: Model) -> Figures:
     """Return what is predicted of all works."""
-    seconds = [work.seconds for work in made.program.works]
-    return Figures(predicted=sum(one or 0.0 for one in seconds), how=made.count)
+    predicted = sum(one or 0.0 for one in made.program.predicted)
+    return Figures(predicted=predicted, how=made.count)
 
 
 def _name_inputs(network: WholeNetwork, operands: Operands) -> dict[str, Array]:
