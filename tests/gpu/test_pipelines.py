@@ -1,5 +1,7 @@
 """Pipelines for GPUs: kernels run as SPIR-V on the CPU, by NVIDIA's assembler, and as decisions."""
 
+from math import prod
+
 import numpy as np
 import pytest
 from device_cases import BOX_SIZES, BOXES, check, drawn_case, function_case, group_plan, prepare
@@ -163,7 +165,8 @@ def test_groups_keep_to_the_limits(drawn, machine, fusion):
         assert kernel.threads <= device.block_threads
         assert kernel.shared_bytes <= device.shared_block
         assert one.occupancy.share >= 0.1
-        assert one.work >= 1 - 1e-9
+        sizes = [prod(computation.array(name).shape) for name in one.names]
+        assert one.work * sum(sizes) >= sizes[-1] * (1 - 1e-9)  # nobody may need all of the others
         for step in kernel.steps:
             reads = {read.array for read in step.term.reads}
             assert reads <= done | {inner.name for inner in kernel.steps}
