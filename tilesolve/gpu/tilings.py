@@ -214,24 +214,32 @@ def _boxes(product: Product, *sides: Sequence[Vector]) -> dict[str, Box]:
     }
 
 
+def price_levels(
+    device: Device,
+    moved: Sequence[Sequence[Vector | float]],
+    volumes: Sequence[Sequence[Vector | float]],
+    seconds: Sequence[Vector | float],
+) -> tuple[LevelPrice, ...]:
+    """Return the prices of levels, of one tiling: nothing is packed."""
+    return tuple(
+        LevelPrice(
+            view.server,
+            view.name,
+            tuple(float(np.max(one)) for one in near),
+            tuple(float(np.max(one)) for one in far),
+            (0.0,) * len(far),
+            float(np.max(time)),
+        )
+        for view, near, far, time in zip(view_levels(device), moved, volumes, seconds, strict=True)
+    )
+
+
 def price_tiling(
     product: Product, device: Device, tiling: Tiling, occupancy: Occupancy
 ) -> tuple[Price, float]:
     """Return what one tiling costs, and the seconds that are waited for besides."""
     found = estimate(product, device, [tiling], [occupancy])
-    levels = tuple(
-        LevelPrice(
-            view.server,
-            view.name,
-            tuple(float(np.max(one)) for one in moved),
-            tuple(float(np.max(one)) for one in volumes),
-            (0.0,) * len(volumes),
-            float(seconds[0]),
-        )
-        for view, moved, volumes, seconds in zip(
-            view_levels(device), found.moved, found.volumes, found.levels, strict=True
-        )
-    )
+    levels = price_levels(device, found.moved, found.volumes, found.levels)
     price = Price(levels, float(found.compute[0]), float(found.blocks[0]), (0.0, 0.0))
     return price, float(found.waiting[0])
 

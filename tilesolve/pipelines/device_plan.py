@@ -15,12 +15,7 @@ from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.gpu.emulation import Job, emulate
 from tilesolve.kernels.gpu.assembling import show_code
 from tilesolve.machine.device import Device
-from tilesolve.pipelines.device_groups import (
-    DeviceFusion,
-    DeviceMode,
-    DeviceStages,
-    solve_stages,
-)
+from tilesolve.pipelines.device_groups import DeviceFusion, DeviceMode, DeviceStages, solve_stages
 from tilesolve.pipelines.device_tiles import Tiled
 from tilesolve.system.html_report import write_html_report
 from tilesolve.system.tables import align_columns

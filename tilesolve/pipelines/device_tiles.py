@@ -30,11 +30,11 @@ from tilesolve.contractions.statements.affine import Box
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
-from tilesolve.gpu.tilings import view_levels
+from tilesolve.gpu.tilings import price_levels, view_levels
 from tilesolve.kernels.gpu.forms import WARP
 from tilesolve.kernels.gpu.stages import Side, StageKernel, Step
 from tilesolve.machine.device import Device
-from tilesolve.model.price import LevelPrice, Price
+from tilesolve.model.price import Price
 from tilesolve.model.score import score_price
 from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.operations import count_operations
@@ -48,22 +48,10 @@ Tiles = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Tiled:
-    """A group with tiles, and their price.
+    """A group with tiles, and their price, with seconds that are waited for, and both as a score.
 
-    Parameters
-    ----------
-    kernel
-        What computes it.
-    registers
-        Of a thread, counted or estimated.
-    occupancy
-        Blocks that a multiprocessor holds at once.
-    cost, waiting, score
-        The price, the seconds that are waited for besides, and what both are compared by.
-    work
-        How many points are computed for each that the stages have.
-    thesis
-        What chapter 6 compares it by, in operations.
+    Registers are of a thread, counted or estimated; work is how many points are computed for each
+    that the stages have; `thesis` is what chapter 6 compares groups by, in operations.
     """
 
     kernel: StageKernel
@@ -133,15 +121,7 @@ class _Moves:
 
 @dataclass(frozen=True, eq=False)
 class DeviceGroup:
-    """Stages that run in one kernel, whose tiles are to be found.
-
-    Parameters
-    ----------
-    device
-        Where.
-    computation
-        The stages, the last of which is the only one that others need.
-    """
+    """Stages that run in one kernel, of which others need the last one; its tiles are sought."""
 
     device: Device
     computation: Computation
@@ -214,14 +194,8 @@ class DeviceGroup:
         steps = tuple(self._step(stage, tiles) for stage in self.computation.stages)
         items = max(prod(x.room for x in one.sides if x.extent > CHANNELS) for one in steps)
         threads = ceil(items / WARP) * WARP
-        return StageKernel(
-            self.computation.stages[-1].name,
-            steps,
-            tuple(tiles.items()),
-            tuple(self.computation.sizes.items()),
-            self.arrays,
-            threads,
-        )
+        sides = tuple(tiles.items()), tuple(self.computation.sizes.items())
+        return StageKernel(steps[-1].name, steps, *sides, self.arrays, threads)
 
     def _step(self, stage: Stage, tiles: Tiles) -> Step:
         sides = tuple(
@@ -263,19 +237,10 @@ class DeviceGroup:
             each = work.operations * work.steps + POINT_OPERATIONS
             peak = device.peak("fma64" if step.dtype == "float64" else "fma32") or 1.0
             compute += max(own, turns) * each * 2.0 / peak
-        levels = tuple(
-            LevelPrice(
-                view.server,
-                view.name,
-                volume,
-                volume,
-                (0.0, 0.0),
-                view.seconds(volume) * slower * (uneven if view.server != "memory" else 1.0),
-            )
-            for view, volume in zip(
-                view_levels(device), (moves.near, moves.far, moves.once), strict=True
-            )
-        )
+        volumes, longer = (moves.near, moves.far, moves.once), (slower * uneven,) * 2 + (slower,)
+        views = zip(view_levels(device), volumes, longer, strict=True)
+        seconds = [view.seconds(volume) * own for view, volume, own in views]
+        levels = price_levels(device, volumes, volumes, seconds)
         rounds = ceil(busiest / held.blocks)
         pause = self._waits * BARRIER_CYCLES / device.frequency + device.latency_seconds
         waiting = device.launch_seconds + rounds * pause
