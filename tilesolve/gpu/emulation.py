@@ -68,10 +68,7 @@ def emulate(jobs: Iterable[Job]) -> list[list[NDArray[Any]]]:
             raise DeviceError(f"the CPU's OpenCL did not run the kernels: {error}") from error
         results = [dict(np.load(folder / f"results{number}.npz")) for number in range(len(jobs))]
     return [
-        [
-            found[name].view(job.arrays[name].dtype).reshape(job.arrays[name].shape)
-            for name in job.outputs
-        ]
+        [found[x].view(job.arrays[x].dtype).reshape(job.arrays[x].shape) for x in job.outputs]
         for found, job in zip(results, jobs, strict=True)
     ]
 
