@@ -41,11 +41,8 @@ class Spirv(Nvptx):
         """Return the shared memory of a block."""
         kind = ir.ArrayType(ir.VectorType(I32, 4), -(-size // 16))
         found = ir.GlobalVariable(self.module, kind, "pool", addrspace=3)
-        found.linkage, found.align, found.initializer = (
-            "internal",
-            16,
-            ir.Constant(kind, ir.Undefined),
-        )
+        found.linkage, found.align = "internal", 16
+        found.initializer = ir.Constant(kind, ir.Undefined)
         return ir.FormattedConstant(SHARED, found.get_reference())
 
     def _built_in(self, b: ir.IRBuilder, name: str, *arguments: ir.Value) -> ir.Value:

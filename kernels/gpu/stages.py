@@ -20,14 +20,7 @@ from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import ArrayInfo
 from tilesolve.contractions.statements.operations import identity
-from tilesolve.contractions.statements.terms import (
-    Choose,
-    Param,
-    Position,
-    Read,
-    Reduce,
-    Term,
-)
+from tilesolve.contractions.statements.terms import Choose, Param, Position, Read, Reduce, Term
 from tilesolve.kernels.gpu.targets import GLOBAL, I8, I32, I64, Target
 from tilesolve.kernels.ir.arithmetic import EMITTERS, memory_type, number_type
 from tilesolve.kernels.ir.division import divide_down
@@ -40,16 +33,9 @@ Places = Mapping[str, ir.Value]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What tiles need of a stage along an axis.
+    """What tiles need of a stage along an axis: of a letter of its own, `room` values at most.
 
-    Parameters
-    ----------
-    letter, extent
-        Of the stage.
-    low, high
-        The first value in those with which a tile begins, the last in those with which it ends.
-    room
-        The most values that a tile needs.
+    They go from `low` of the values with which a tile begins to `high` of those with which it ends.
     """
 
     letter: str
@@ -81,20 +67,10 @@ class Step:
 
 @dataclass(frozen=True)
 class StageKernel:
-    """A kernel of stages.
+    """A kernel of stages: what the last one computes is an array, all else stays within blocks.
 
-    Parameters
-    ----------
-    name
-        Of the kernel.
-    steps
-        The stages in order. What the last one computes is an array, all else stays within blocks.
-    tiles, extents
-        Of the last one's letters, and extents of those that are summed.
-    arrays
-        That the kernel is given, the one that it writes last. Parameters have one element.
-    threads
-        Of a block.
+    Tiles are of its letters, extents of these and of those that are summed. Arrays are what the
+    kernel is given, the one that it writes last; parameters have one element.
     """
 
     name: str
@@ -166,12 +142,8 @@ def write_stages(target: Target, form: StageKernels) -> ir.Module:
 class _Kernel:
     """Writes a kernel.
 
-    Attributes
-    ----------
-    firsts
-        The first values of sides of stages that are in shared memory.
-    begins, ends
-        Of the block's tile, the last values.
+    `begins` and `ends` have the first and the last values of the block's tile, `firsts` those of
+    stages that are in shared memory.
     """
 
     def __init__(
@@ -261,10 +233,8 @@ class _Kernel:
         if tiled.intersection(side.low.letters, side.high.letters) or side.room > CHANNELS:
             return None
         box = {letter: (0, sizes[letter] - 1) for letter, _ in self.form.tiles}
-        return range(
-            max(side.low.interval(box)[0], 0),
-            min(side.high.interval(box)[1], side.extent - 1) + 1,
-        )
+        last = min(side.high.interval(box)[1], side.extent - 1)
+        return range(max(side.low.interval(box)[0], 0), last + 1)
 
     def position(self, position: Affine, places: Places) -> ir.Value:
         """Return a position, of the values of its letters."""

@@ -68,10 +68,7 @@ def emulate(jobs: Iterable[Job]) -> list[list[NDArray[Any]]]:
             raise DeviceError(f"the CPU's OpenCL did not run the kernels: {error}") from error
         results = [dict(np.load(folder / f"results{number}.npz")) for number in range(len(jobs))]
     return [
-        [
-            found[name].view(job.arrays[name].dtype).reshape(job.arrays[name].shape)
-            for name in job.outputs
-        ]
+        [found[x].view(job.arrays[x].dtype).reshape(job.arrays[x].shape) for x in job.outputs]
         for found, job in zip(results, jobs, strict=True)
     ]
 
@@ -79,7 +76,7 @@ def emulate(jobs: Iterable[Job]) -> list[list[NDArray[Any]]]:
 def _write(folder: Path, number: int, job: Job, codes: dict[object, str]) -> dict[str, object]:
     """Write the files of a job; return what ``jobs.json`` says of it."""
     parts = np.empty(job.launches.part_bytes, np.uint8)
-    given = {**job.arrays, "tables": job.launches.tables, "parts": parts}
+    given: dict[str, NDArray[Any]] = {**job.arrays, "tables": job.launches.tables, "parts": parts}
     # The other process knows bytes alone, no dtypes of other libraries.
     arrays = {
         name: np.frombuffer(one.tobytes(), np.uint8) for name, one in given.items() if one.size

@@ -28,16 +28,9 @@ Places = NDArray[np.int64]
 class Product:
     """A contraction of two operands over matrices of its letters.
 
-    Parameters
-    ----------
-    problem, epilogue, accumulate
-        What is computed, what is done to each element in the end, and whether C's own is added
-        before.
-    operands
-        Numbers of the tensors that have rows and columns: 1 and 2, or turned, so that what lies
-        side by side in C are columns.
-    rows, columns, sums, batches
-        Letters, the outermost first.
+    The epilogue is done to each element in the end; C's own is added before to accumulate. Operands
+    are numbers of the tensors that have rows and columns: 1 and 2, or turned, so that what lies
+    side by side in C are columns. The letters of each side have the outermost first.
 
     Examples
     --------

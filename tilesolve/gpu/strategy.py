@@ -15,13 +15,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
 from tilesolve.gpu.product import Product
 from tilesolve.gpu.program import Relaxed, relax
-from tilesolve.gpu.tilings import (
-    Tiling,
-    estimate_registers,
-    occupy,
-    price_tiling,
-    score_tilings,
-)
+from tilesolve.gpu.tilings import Tiling, estimate_registers, occupy, price_tiling, score_tilings
 from tilesolve.kernels.gpu.assembling import assemble
 from tilesolve.kernels.gpu.forms import FRAGMENTS, Arithmetic, Form
 from tilesolve.kernels.gpu.targets import Nvptx
@@ -37,19 +31,10 @@ SCHEDULES = ("solved", "thesis")
 class DeviceSolution:
     """How to run a contraction on a device, and what that is predicted to cost.
 
-    Parameters
-    ----------
-    product, device, schedule, tf32
-        What was asked for.
-    tiling, cost, waiting
-        How, its price, and the seconds that are waited for besides.
-    occupancy, registers, assembled
-        Blocks that a multiprocessor holds, registers of a thread, and whether the assembler counted
-        these; else they are estimated.
-    relaxed
-        The least of the program, before tiles were whole; None for a fixed schedule.
-    priced, spilled
-        Tilings that were compared, and better ones that were refused as the assembler spilled.
+    Beside the price there are seconds that are waited for. Registers of a thread are estimated
+    unless the assembler counted them. `relaxed` is the least of the program, before tiles were
+    whole; None for a fixed schedule. So many tilings were priced, and so many better ones were
+    refused as the assembler spilled.
     """
 
     product: Product

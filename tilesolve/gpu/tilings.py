@@ -14,16 +14,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesolve.constants.gpu import (
-    BUSY_FRAGMENTS,
-    CHUNK_REGISTERS,
-    FETCH_SHARE,
-    FMA_REGISTERS,
-    OTHER_REGISTERS,
-    PART_LAUNCHES,
-    QUARTERS,
-    STEP_CYCLES,
-)
+from tilesolve.constants import gpu as limits
 from tilesolve.contractions.device_problem import DeviceProblem
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
@@ -115,8 +106,8 @@ def estimate_registers(form: Form) -> int:
         for side, own in ((form.rows, form.first), (form.columns, form.second))
     )
     held = down * across * sums + down * first + across * second
-    ahead = 0 if form.fragment.instructions else FMA_REGISTERS
-    return held + OTHER_REGISTERS + ahead + CHUNK_REGISTERS * chunks
+    ahead = 0 if form.fragment.instructions else limits.FMA_REGISTERS
+    return held + limits.OTHER_REGISTERS + ahead + limits.CHUNK_REGISTERS * chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,15 +178,15 @@ def estimate(
         seconds.append(view.seconds(own) * longer + more / view.bandwidth)
     rate = (device.peak(tilings[0].form.arithmetic) or 0.0) / device.multiprocessors
     active = np.minimum(resident, busiest) * form["threads"] / WARP
-    busy = np.minimum(sides, BUSY_FRAGMENTS) * active / (BUSY_FRAGMENTS * QUARTERS)
-    busy = np.minimum(1.0, np.minimum(busy, active / QUARTERS))
+    quarters = active / limits.QUARTERS
+    busy = np.minimum(sides, limits.BUSY_FRAGMENTS) / limits.BUSY_FRAGMENTS * quarters
+    busy = np.minimum(1.0, np.minimum(busy, quarters))
     compute = busiest * (2.0 * form["rows"] * form["columns"] * part / (rate * busy))
     trips = part / form["depth"]
-    compute = compute + rounds * trips * STEP_CYCLES / device.frequency
-    fetched = (
-        rounds * trips * FETCH_SHARE * device.latency_seconds / np.maximum(1, form["stages"] - 1)
-    )
-    waiting = device.launch_seconds * (1 + PART_LAUNCHES * (parts > 1))
+    compute = compute + rounds * trips * limits.STEP_CYCLES / device.frequency
+    fetch_seconds = limits.FETCH_SHARE * device.latency_seconds
+    fetched = rounds * trips * fetch_seconds / np.maximum(1, form["stages"] - 1)
+    waiting = device.launch_seconds * (1 + limits.PART_LAUNCHES * (parts > 1))
     waiting = waiting + rounds * device.latency_seconds
     return Estimate(
         traffic.moved, tuple(volumes), tuple(seconds), np.maximum(compute, fetched), waiting, blocks
@@ -214,24 +205,32 @@ def _boxes(product: Product, *sides: Sequence[Vector]) -> dict[str, Box]:
     }
 
 
+def price_levels(
+    device: Device,
+    moved: Sequence[Sequence[Vector | float]],
+    volumes: Sequence[Sequence[Vector | float]],
+    seconds: Sequence[Vector | float],
+) -> tuple[LevelPrice, ...]:
+    """Return the prices of levels, of one tiling: nothing is packed."""
+    return tuple(
+        LevelPrice(
+            view.server,
+            view.name,
+            tuple(float(np.max(one)) for one in near),
+            tuple(float(np.max(one)) for one in far),
+            (0.0,) * len(far),
+            float(np.max(time)),
+        )
+        for view, near, far, time in zip(view_levels(device), moved, volumes, seconds, strict=True)
+    )
+
+
 def price_tiling(
     product: Product, device: Device, tiling: Tiling, occupancy: Occupancy
 ) -> tuple[Price, float]:
     """Return what one tiling costs, and the seconds that are waited for besides."""
     found = estimate(product, device, [tiling], [occupancy])
-    levels = tuple(
-        LevelPrice(
-            view.server,
-            view.name,
-            tuple(float(np.max(one)) for one in moved),
-            tuple(float(np.max(one)) for one in volumes),
-            (0.0,) * len(volumes),
-            float(seconds[0]),
-        )
-        for view, moved, volumes, seconds in zip(
-            view_levels(device), found.moved, found.volumes, found.levels, strict=True
-        )
-    )
+    levels = price_levels(device, found.moved, found.volumes, found.levels)
     price = Price(levels, float(found.compute[0]), float(found.blocks[0]), (0.0, 0.0))
     return price, float(found.waiting[0])
 

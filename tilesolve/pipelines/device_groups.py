@@ -8,11 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal, get_args
 
-from tilesolve.constants.gpu import (
-    MOST_ELEMENTS,
-    STAGE_REGISTERS,
-    TRIED_KERNELS,
-)
+from tilesolve.constants.gpu import MOST_ELEMENTS, STAGE_REGISTERS, TRIED_KERNELS
 from tilesolve.contractions.errors import DeviceError, PlanError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.powers import expand_powers
@@ -39,16 +35,9 @@ DeviceMode = Literal["default", "thesis"]
 
 @dataclass(frozen=True)
 class DeviceStages:
-    """How the stages of a pipeline run on a device, and what that is predicted to cost.
+    """How the stages of a pipeline run on a device: groups in order, a kernel each.
 
-    Parameters
-    ----------
-    computation, device, fusion, mode
-        What is computed, where, how stages may run together, and by which cost that is decided.
-    groups
-        In order: a kernel each.
-    assembled
-        Whether the assembler counted registers; else they are estimated.
+    Registers are estimated unless the assembler counted them.
     """
 
     computation: Computation
@@ -153,8 +142,7 @@ def check_stages(computation: Computation) -> None:
             "has a region": bool(stage.where),
             "needs its own elements, or searches": not slides(stage),
             "gathers: values are positions": any(
-                isinstance(one, Read) and one.parts and any(x.reads for x in one.parts)
-                for one in stage.term.all
+                isinstance(one, Read) and any(x.reads for x in one.parts) for one in stage.term.all
             ),
             "has sines, cosines or tangents, which read a table": any(
                 isinstance(one, Apply) and one.name in ("sin", "cos", "tan")
@@ -213,14 +201,10 @@ class _Solver:
         A group joins the one that needs it, if that is the only one.
         """
         order = [stage.name for stage in self.computation.stages]
-        readers: Mapping[str, list[str]] = {
-            name: [
-                one.name
-                for one in self.computation.stages
-                if any(read.array == name for read in one.reads)
-            ]
-            for name in order
-        }
+        readers: Mapping[str, list[str]] = {name: [] for name in order}
+        for one in self.computation.stages:
+            for name in {read.array for read in one.reads}.intersection(order):
+                readers[name].append(one.name)
         groups: dict[str, Names] = {name: (name,) for name in order}
         home = dict(zip(order, order, strict=True))
         while True:

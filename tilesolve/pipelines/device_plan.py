@@ -15,13 +15,7 @@ from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.gpu.emulation import Job, emulate
 from tilesolve.kernels.gpu.assembling import show_code
 from tilesolve.machine.device import Device
-from tilesolve.pipelines.device_groups import (
-    DeviceFusion,
-    DeviceMode,
-    DeviceStages,
-    solve_stages,
-)
-from tilesolve.pipelines.device_tiles import Tiled
+from tilesolve.pipelines.device_groups import DeviceFusion, DeviceMode, DeviceStages, solve_stages
 from tilesolve.system.html_report import write_html_report
 from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_duration, format_size, format_volume
@@ -29,12 +23,7 @@ from tilesolve.system.units import format_duration, format_size, format_volume
 
 @dataclass(frozen=True, repr=False)
 class DevicePlan:
-    """How to run stages one after another on a GPU, and what that is predicted to cost.
-
-    Parameters
-    ----------
-    solution
-        The groups of stages, their tiles and prices.
+    """How to run stages on a GPU: groups, their tiles and prices, in its solution.
 
     Examples
     --------
@@ -85,19 +74,9 @@ class DevicePlan:
         return show_code(self.solution.form, self.device.capability, kind)
 
     def emulate(self, *arrays: npt.ArrayLike, **named: npt.ArrayLike) -> Any:
-        """Return the result, computed by the same kernels on the CPU: slowly, for tests.
+        """Return the result, of several `outputs` a tuple, computed by the same kernels on the CPU.
 
-        Parameters
-        ----------
-        arrays
-            The inputs in the order of `inputs`.
-        **named
-            Parameters, and inputs that are given by name.
-
-        Returns
-        -------
-        numpy.ndarray
-            Of several `outputs` a tuple of them.
+        Arrays are in the order of `inputs`; parameters, and other inputs, are named.
 
         Raises
         ------
@@ -183,10 +162,10 @@ def _report(found: DeviceStages) -> Iterator[str]:
         f"{stages} stages in {len(found.groups)} kernels on {device.name}, fusion "
         f"{found.fusion!r}, predicted {format_duration(found.seconds)}"
     )
-    yield (f"registers are {source}; figures of the device are published or assumed, not measured")
+    yield f"registers are {source}; figures of the device are published or assumed, not measured"
     yield ""
-    rows = [["kernel", "tile", "blocks", "threads", "shared", "registers", "occupancy", "barriers"]]
-    rows[0] += ["work again"]
+    rows = [["kernel", "tile", "blocks", "threads", "shared", "registers", "occupancy"]]
+    rows[0] += ["barriers", "work again"]
     for one in found.groups:
         kernel = one.kernel
         tile = " ".join(f"{letter}:{size}" for letter, size in kernel.tiles)
@@ -202,12 +181,6 @@ def _report(found: DeviceStages) -> Iterator[str]:
     yield from align_columns(rows)
     yield ""
     for one in found.groups:
-        yield f"{one.kernel.name}: {' '.join(_places(one))}"
-
-
-def _places(one: Tiled) -> Iterator[str]:
-    """Yield the stages of a group, with the bytes that they have in shared memory."""
-    *inner, last = one.kernel.steps
-    for step in inner:
-        yield f"{step.name} ({format_size(step.bytes)})"
-    yield last.name
+        *inner, last = one.kernel.steps
+        places = [f"{step.name} ({format_size(step.bytes)})" for step in inner]
+        yield f"{one.kernel.name}: {' '.join((*places, last.name))}"

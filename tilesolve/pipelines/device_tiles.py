@@ -10,31 +10,16 @@ from math import ceil, inf, prod
 
 import numpy as np
 
-from tilesolve.constants.gpu import (
-    BARRIER_CYCLES,
-    BUSY_WARPS,
-    CHANNELS,
-    LEAST_OCCUPANCY,
-    POINT_OPERATIONS,
-    POINT_SHARES,
-    STAGE_REGISTERS,
-    THESIS_FOOTPRINT,
-    THESIS_L2_COST,
-    THESIS_OCCUPANCY,
-    THESIS_STAGES,
-    THESIS_TRANSACTION,
-    TILE_HEIGHTS,
-    TILE_WIDTHS,
-)
+from tilesolve.constants import gpu as limits
 from tilesolve.contractions.statements.affine import Box
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
-from tilesolve.gpu.tilings import view_levels
+from tilesolve.gpu.tilings import price_levels, view_levels
 from tilesolve.kernels.gpu.forms import WARP
 from tilesolve.kernels.gpu.stages import Side, StageKernel, Step
 from tilesolve.machine.device import Device
-from tilesolve.model.price import LevelPrice, Price
+from tilesolve.model.price import Price
 from tilesolve.model.score import score_price
 from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.operations import count_operations
@@ -48,29 +33,16 @@ Tiles = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Tiled:
-    """A group with tiles, and their price.
+    """A group with tiles, their price, and a score of it and of what is waited for besides.
 
-    Parameters
-    ----------
-    kernel
-        What computes it.
-    registers
-        Of a thread, counted or estimated.
-    occupancy
-        Blocks that a multiprocessor holds at once.
-    cost, waiting, score
-        The price, the seconds that are waited for besides, and what both are compared by.
-    work
-        How many points are computed for each that the stages have.
-    thesis
-        What chapter 6 compares it by, in operations.
+    Registers are of a thread, counted or estimated; work is how many points are computed for each
+    that the stages have; `thesis` is what chapter 6 compares groups by, in operations.
     """
 
     kernel: StageKernel
     registers: int
     occupancy: Occupancy
     cost: Price
-    waiting: float
     score: float
     work: float
     thesis: float
@@ -133,15 +105,7 @@ class _Moves:
 
 @dataclass(frozen=True, eq=False)
 class DeviceGroup:
-    """Stages that run in one kernel, whose tiles are to be found.
-
-    Parameters
-    ----------
-    device
-        Where.
-    computation
-        The stages, the last of which is the only one that others need.
-    """
+    """Stages that run in one kernel, of which others need the last one; its tiles are sought."""
 
     device: Device
     computation: Computation
@@ -199,8 +163,8 @@ class DeviceGroup:
     def list_tiles(self) -> Iterator[dict[str, int]]:
         """Yield tiles worth a look: few values as a whole, those side by side first."""
         extents = self.regions.extents
-        wide = [letter for letter, extent in extents.items() if extent > CHANNELS]
-        sides = (*reversed((TILE_WIDTHS, TILE_HEIGHTS)[: len(wide)]),)
+        wide = [letter for letter, extent in extents.items() if extent > limits.CHANNELS]
+        sides = (*reversed((limits.TILE_WIDTHS, limits.TILE_HEIGHTS)[: len(wide)]),)
         choices = [
             sorted({min(side, extents[x]) for side in own})
             for x, own in zip(wide[-len(sides) :], sides, strict=False)
@@ -212,16 +176,10 @@ class DeviceGroup:
     def tile(self, tiles: Tiles) -> StageKernel:
         """Return the kernel for tiles, with a thread for each point of the largest stage."""
         steps = tuple(self._step(stage, tiles) for stage in self.computation.stages)
-        items = max(prod(x.room for x in one.sides if x.extent > CHANNELS) for one in steps)
+        items = max(prod(x.room for x in one.sides if x.extent > limits.CHANNELS) for one in steps)
         threads = ceil(items / WARP) * WARP
-        return StageKernel(
-            self.computation.stages[-1].name,
-            steps,
-            tuple(tiles.items()),
-            tuple(self.computation.sizes.items()),
-            self.arrays,
-            threads,
-        )
+        sides = tuple(tiles.items()), tuple(self.computation.sizes.items())
+        return StageKernel(steps[-1].name, steps, *sides, self.arrays, threads)
 
     def _step(self, stage: Stage, tiles: Tiles) -> Step:
         sides = tuple(
@@ -243,7 +201,7 @@ class DeviceGroup:
             self._known[key] = max(int(lengths.max()), 1), float(lengths.mean())
         return self._known[key]
 
-    def price(self, kernel: StageKernel, registers: int = STAGE_REGISTERS) -> Tiled | None:
+    def price(self, kernel: StageKernel, registers: int = limits.STAGE_REGISTERS) -> Tiled | None:
         """Return a kernel with its price; None if the device does not hold enough of its blocks.
 
         Each multiprocessor feeds itself from L1 and L2: the busiest one's time counts. All take
@@ -251,46 +209,38 @@ class DeviceGroup:
         """
         device = self.device
         held = find_occupancy(device, kernel.threads, registers, kernel.shared_bytes)
-        if held.share < LEAST_OCCUPANCY or not held.blocks:
+        if held.share < limits.LEAST_OCCUPANCY or not held.blocks:
             return None
         busiest = ceil(kernel.blocks / device.multiprocessors)
         uneven = busiest * device.multiprocessors / kernel.blocks
         warps = kernel.threads / WARP * min(held.blocks, busiest)
-        slower = max(1.0, BUSY_WARPS / warps)
+        slower = max(1.0, limits.BUSY_WARPS / warps)
         moves, compute = self._moves(kernel), 0.0
         for work, step, own in zip(self._works, kernel.steps, moves.points, strict=True):
             turns = ceil(step.points / kernel.threads) * kernel.threads * kernel.blocks
-            each = work.operations * work.steps + POINT_OPERATIONS
+            each = work.operations * work.steps + limits.POINT_OPERATIONS
             peak = device.peak("fma64" if step.dtype == "float64" else "fma32") or 1.0
             compute += max(own, turns) * each * 2.0 / peak
-        levels = tuple(
-            LevelPrice(
-                view.server,
-                view.name,
-                volume,
-                volume,
-                (0.0, 0.0),
-                view.seconds(volume) * slower * (uneven if view.server != "memory" else 1.0),
-            )
-            for view, volume in zip(
-                view_levels(device), (moves.near, moves.far, moves.once), strict=True
-            )
-        )
+        volumes, longer = (moves.near, moves.far, moves.once), (slower * uneven,) * 2 + (slower,)
+        views = zip(view_levels(device), volumes, longer, strict=True)
+        seconds = [view.seconds(volume) * own for view, volume, own in views]
+        levels = price_levels(device, volumes, volumes, seconds)
         rounds = ceil(busiest / held.blocks)
-        pause = self._waits * BARRIER_CYCLES / device.frequency + device.latency_seconds
+        pause = self._waits * limits.BARRIER_CYCLES / device.frequency + device.latency_seconds
         waiting = device.launch_seconds + rounds * pause
         cost = Price(levels, compute * slower * uneven, float(kernel.blocks), ())
         score = score_price(cost, device.overlap, waiting)
         work_again = sum(moves.points) / self._once
         thesis = self._thesis_cost(kernel, held, moves)
-        return Tiled(kernel, registers, held, cost, waiting, score, work_again, thesis)
+        return Tiled(kernel, registers, held, cost, score, work_again, thesis)
 
     def _thesis_cost(self, kernel: StageKernel, held: Occupancy, moves: _Moves) -> float:
         """Return the cost of listing 6.1, of all tiles: operations and loads, by the occupancy.
 
         Loads from outside cost more the larger the array is, and less the more lie side by side.
         """
-        least = THESIS_OCCUPANCY if len(kernel.steps) < THESIS_STAGES else LEAST_OCCUPANCY
+        few = len(kernel.steps) < limits.THESIS_STAGES
+        least = limits.THESIS_OCCUPANCY if few else limits.LEAST_OCCUPANCY
         if held.share < least:
             return inf
         beside, total = kernel.tiles[-1][1], 0.0
@@ -298,9 +248,9 @@ class DeviceGroup:
             each, near = work.operations, work.loads
             for one in work.outside:
                 size = np.dtype(one.array.dtype).itemsize
-                dearer = 1 + one.array.bytes * THESIS_L2_COST / THESIS_FOOTPRINT
-                loads = len(one.ends[0]) * min(dearer, THESIS_L2_COST)
-                each += loads / min(beside, THESIS_TRANSACTION / size)
+                dearer = 1 + one.array.bytes * limits.THESIS_L2_COST / limits.THESIS_FOOTPRINT
+                loads = len(one.ends[0]) * min(dearer, limits.THESIS_L2_COST)
+                each += loads / min(beside, limits.THESIS_TRANSACTION / size)
                 near -= len(one.ends[0])
             total += own * work.steps * (each + near)
         return total / (held.share * min(held.blocks * kernel.threads, self.device.block_threads))
@@ -334,7 +284,7 @@ class DeviceGroup:
             whole = self.tile(tiles)
             if whole.shared_bytes > self.device.shared_block:
                 continue
-            for share in POINT_SHARES:
+            for share in limits.POINT_SHARES:
                 threads = ceil(whole.threads / share / WARP) * WARP
                 key = whole.tiles, threads
                 if threads > self.device.block_threads or key in found:

@@ -177,15 +177,15 @@ class PipelineFunction:
             see `pipeline`.
         """
         own = self._signature.parameters
-        words = [x for x in ("machine", "fusion", "mode") if x in named and x not in own]
-        asked = {x: named.pop(x) for x in words}
+        known = [x for x in ("machine", "fusion", "mode") if x in named and x not in own]
+        asked = {x: named.pop(x) for x in known}
         found, _ = self._trace(given, named)
         if not asked:
             return found.planned().plan
         names = list(dict.fromkeys(one.name for one in found.trace.results))
         computation = make_computation(found.trace.graph, names)
-        machine, fusion = asked.get("machine"), asked.get("fusion")
-        plan = _plan_on_device(computation, machine, fusion, asked.get("mode", "default"))
+        words = asked.get("machine"), asked.get("fusion"), asked.get("mode", "default")
+        plan = _plan_on_device(computation, *words)
         if plan is None:
             raise PlanError("plan takes a GPU as its machine; pipeline takes any other one")
         return plan
