@@ -20,6 +20,7 @@ from tilesolve.contractions.errors import (
 from tilesolve.distributed import contract, einsum, map_batch, promises, tensordot
 from tilesolve.distributed.clients import Team
 from tilesolve.machine.cluster import Cluster
+from tilesolve.system.units import format_duration, format_volume
 
 CASES = [
     ("ij,jk->ik", [(130, 170), (170, 90)], [37, 50]),
@@ -116,6 +117,10 @@ def test_bytes_are_those_of_the_model(sizes, limit, dtype, client):
     sent = moved_bytes(client) - before
     assert sent == pytest.approx(sum(promise.sent), rel=0.1)
     assert promise.rechunked >= 0
+    told = str(promise)
+    seconds = promise.rechunked / promise.division.workers / promise.division.cluster.bandwidth
+    assert f"{format_volume(promise.rechunked)}, {format_duration(seconds)}" in told
+    assert f"sent: {format_volume(sum(promise.sent))}, " in told
     assert promise.peak <= limit * 1_000_000
     one, other = (array.astype(np.result_type(dtype, "float64")).compute() for array in (x, y))
     rtol = 1e-3 if dtype == "float16" else 1e-11

@@ -20,6 +20,7 @@ from tilesolve.distributed.sources import Chunk, Source
 from tilesolve.planning.network import Division
 from tilesolve.planning.worker_schedule import Block, Box, Schedule
 from tilesolve.planning.worker_schedule import Task as Step
+from tilesolve.system.units import format_duration, format_size, format_volume
 
 Key = tuple[Any, ...]
 
@@ -52,6 +53,19 @@ class Promise(NamedTuple):
     sent: tuple[int, ...]
     peak: int
     rechunked: float
+
+    def __str__(self) -> str:
+        workers, cluster = self.division.workers, self.division.cluster
+        sent, rechunked = (
+            f"{format_volume(one)}, {format_duration(one / workers / cluster.bandwidth)}"
+            for one in (sum(self.sent), self.rechunked)
+        )
+        return (
+            f"{self.division.problem.spec} on {workers} of {cluster.workers} workers\n"
+            f"sent: {sent} of each worker\n"
+            f"of that for chunks that lie otherwise: {rechunked}\n"
+            f"blocks of a worker: {format_size(self.peak)} at most"
+        )
 
 
 class PlacedLayer(MaterializedLayer):  # type: ignore[misc]  # Dask has no types here
