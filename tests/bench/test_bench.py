@@ -12,6 +12,7 @@ import platform
 import subprocess
 import sys
 import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,6 +55,7 @@ from tilesolve.bench.results.record import Conditions
 from tilesolve.bench.results.report import sort_cases
 from tilesolve.bench.results.summary import list_columns, list_means, list_rows, report_sweep
 from tilesolve.bench.results.sweeps import Entry, Figures, Result, Sweep
+from tilesolve.bench.run import worker
 from tilesolve.bench.run.sweep import begin, estimate_cases, run_sweep
 from tilesolve.bench.run.sweep import measure_case as measure
 from tilesolve.bench.run.team import PeerError, keep_crew, start_team
@@ -344,6 +346,23 @@ with start_team(hanging, 1, 1, 600.0) as one:
         assert timed() > 0
         assert timed() > 0
         assert seen == [5000, 10000]
+
+    def test_memory_for_copies_is_given_back_before_a_run(self, monkeypatch):
+        """A run is not charged for memory that the system has never handed out."""
+        held: list[weakref.ref[np.ndarray]] = []
+        sizes: list[int] = []
+        seen: list[list[int]] = []
+
+        def hold(size: int) -> np.ndarray:
+            array = np.zeros(size, np.uint8)
+            held.append(weakref.ref(array, lambda _: sizes.append(size)))
+            return array
+
+        monkeypatch.setattr(worker, "allocate", hold)
+        timed = make_timer(lambda: seen.append(list(sizes)), np.zeros(8, np.uint8), 1 << 20)
+        assert timed() > 0
+        assert timed() > 0
+        assert seen == [[1 << 20], [1 << 20] * 2]
 
     @pytest.mark.parametrize("threads", [1, 2])
     def test_the_peak_is_measured_around_runs_of_ours(self, threads, monkeypatch):
