@@ -80,7 +80,7 @@ def test_one_thread_does_small_works(monkeypatch):
     monkeypatch.setattr(task_lists, "NETWORK_SHARED_SECONDS", 1.0)
     made, x = small_network(python=False), random(1, 3, 12, 12)
     loaded = tilesolve.onnx.load(made, machine="i7-6700k", threads=2)
-    assert set(loaded._recent.bound.tasks.table[:, fields.STAGE_COUNT]) == {1}
+    assert set(loaded._recent.bound.tasks.team.table[:, fields.STAGE_COUNT]) == {1}
     (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
     np.testing.assert_allclose(loaded(x)["y"], expected, rtol=1e-4, atol=1e-5)
 
@@ -91,7 +91,7 @@ def test_a_thread_that_comes_late_holds_up_no_other(late, monkeypatch):
     made, x = small_network(python=False), random(1, 3, 12, 12)
     loaded = tilesolve.onnx.load(made, machine="i7-6700k", threads=2)
     tasks = loaded._recent.bound.tasks
-    assert tasks.table[:, fields.STAGE_COUNT].max() == 2
+    assert tasks.team.table[:, fields.STAGE_COUNT].max() == 2
     (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
 
     def run_apart(jobs, **_):
@@ -109,8 +109,8 @@ def test_programs_end_when_they_are_told_to():
     loaded = tilesolve.onnx.load(made, machine="i7-6700k", threads=2)
     tasks = loaded._recent.bound.tasks
     loaded(x)
-    tasks.marks.fill(0)
-    tasks.marks[0] = 1  # taken by nobody
+    tasks.team.marks.fill(0)
+    tasks.team.marks[0] = 1  # taken by nobody
     with Stop() as stop:
         waiting = threading.Thread(
             target=stop.run, args=(lambda: tasks._run_part(tasks.runs[0], 0),)

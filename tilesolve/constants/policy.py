@@ -238,6 +238,9 @@ START_RAMP = 0.25
 """By what share of a cache more than it holds arrays may take for parts of them to be there still,
 when they are asked for in turn."""
 
+START_TOUCHED_SHARE = 0.5
+"""Of what a work touches of an array, the share that earlier ones touched if it is in caches."""
+
 # What is written past the caches, and prefetched
 
 ALIASED_STORE_LIMIT = 1.25

@@ -27,6 +27,8 @@ class LevelView:
         Associativity; None where it is unknown, full or not a cache's.
     read
         Bytes per second at which the server is read and not written; None: at its bandwidth.
+    stream
+        Bytes per second at which it is written past all caches; None: at its bandwidth.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class LevelView:
     bandwidth: float
     ways: int | None = None
     read: float | None = None
+    stream: float | None = None
 
     def seconds(self, volumes: Sequence[Any]) -> Any:  # noqa: ANN401 - numbers, arrays or signomials
         """Return how long the server takes for the volumes of all tensors, output first.

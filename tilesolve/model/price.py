@@ -137,8 +137,9 @@ def list_levels(machine: Machine, threads: int = 1) -> tuple[LevelView, ...]:
     capacity = machine.vector_registers * machine.vector_bits / 8
     for level in machine.levels:
         bandwidth = machine.bandwidth(level, threads) / threads
-        read = None if level.read is None else level.read * bandwidth / level.bandwidth
-        made.append(LevelView(name, capacity, line, level.name, bandwidth, ways, read))
+        share = bandwidth / level.bandwidth
+        read, stream = (rate and rate * share for rate in (level.read, level.stream))
+        made.append(LevelView(name, capacity, line, level.name, bandwidth, ways, read, stream))
         if level.usable is None:
             break
         own = level.usable / min(threads, level.shared_by)

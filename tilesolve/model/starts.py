@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf
 from typing import Literal
 
-from tilesolve.constants.policy import START_RAMP
+from tilesolve.constants.policy import START_RAMP, START_TOUCHED_SHARE
 from tilesolve.model.level_view import LevelView
 from tilesolve.model.price import LevelPrice, Price
 
@@ -80,21 +80,37 @@ def list_between(
     >>> list_between([{"a": 8.0, "b": 2.0}, {"b": 2.0, "c": 4.0}, {"a": 8.0}], [None, "c", None])
     [{}, {'b': 10.0}, {'a': 10.0}]
     """
-    last: dict[str, int] = {}
     found: list[dict[str, float]] = []
     for at, touched in enumerate(works):
         distances = {}
         for name in touched:
-            if name in last:
+            begin = _find_touch(works, past, at, name)
+            if begin is not None:
                 seen: dict[str, float] = {}
-                for one, without in zip(works[last[name] : at], past[last[name] : at], strict=True):
+                for one, without in zip(works[begin:at], past[begin:at], strict=True):
                     kept = {x: size for x, size in one.items() if x != without}
                     seen |= {x: max(size, seen.get(x, 0.0)) for x, size in kept.items()}
                 distances[name] = sum(seen.values())
         found.append(distances)
-        last |= dict.fromkeys(touched, at)
-        last.pop(past[at] or "", None)
     return found
+
+
+def _find_touch(
+    works: Sequence[Mapping[str, float]], past: Sequence[str | None], at: int, name: str
+) -> int | None:
+    """Return since which work enough was touched of what one touches of an array; None if not.
+
+    A border that was written last says nothing of where the rest is.
+    """
+    lacking = START_TOUCHED_SHARE * works[at][name]
+    for number in reversed(range(at)):
+        size = works[number].get(name)
+        if size is not None and past[number] == name:
+            return None
+        lacking -= size or 0.0
+        if size is not None and lacking <= 0:
+            return number
+    return None
 
 
 def charge_sources(cost: Price) -> Price:

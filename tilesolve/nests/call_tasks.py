@@ -11,6 +11,7 @@ import numpy as np
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import OPERATIONS, is_complex
+from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, Term
 from tilesolve.kernels.programs.compiled_program import CompiledProgram, compile_program
 from tilesolve.kernels.programs.layout import Layout
@@ -85,7 +86,7 @@ class StatementWriter:
         changes: where a statement updates one, it updates a copy.
         """
         known, targets = dict(arrays), dict(outs)
-        for one in solutions:
+        for at, one in enumerate(solutions):
             computation = one.computation
             for stage in computation.stages:
                 info = computation.array(stage.name)
@@ -97,8 +98,10 @@ class StatementWriter:
                 target = known[info.name] = targets[info.name]
                 if own is not None and own != target and all(info.shape):
                     self._copy(target, own, one.request.threads)
-                elif own is None and not given and leaves_elements(computation, stage):
-                    self.tasks.write_stage([partial(self.tasks.clear, target)])
+                elif own is None and not given:
+                    parts = _list_parts(solutions[at:], info.name)
+                    if leaves_elements(computation, stage, parts):
+                        self.tasks.write_stage([partial(self.tasks.clear, target)])
             if all(computation.output.shape):
                 self._write_statement(one, known)
 
@@ -300,6 +303,17 @@ def _merge_rows(
     if merged is None or rows is None:
         return solution, arrays
     return choose_loops(replace(request, computation=merged.computation)), rows
+
+
+def _list_parts(solutions: Sequence[NestSolution], name: str) -> list[Stage]:
+    """Return the statements that compute an array one right after another."""
+    found: list[Stage] = []
+    for one in solutions:
+        stages = one.computation.stages
+        if any(stage.name != name for stage in stages):
+            break
+        found += stages
+    return found
 
 
 def _computed_shape(solution: NestSolution) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from math import ceil, prod
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.model import Machine
+from tilesolve.model.chain import Chain
 from tilesolve.model.loop_tree import Buffer, Do, LoopTree, Node, list_loops, list_works, renumber
 from tilesolve.model.price import Price, list_levels, price_levels
 from tilesolve.model.traffic import count_traffic
@@ -19,7 +20,7 @@ from tilesolve.nests.arithmetic import (
 from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.groups import Group, Placed, holds_rings
 from tilesolve.nests.loops import step_of
-from tilesolve.nests.price import evicts_itself, has_whole_lines
+from tilesolve.nests.price import charge_stream, evicts_itself, has_whole_lines
 from tilesolve.nests.request import NestRequest
 
 
@@ -46,7 +47,12 @@ def price_group(request: NestRequest, tree: LoopTree) -> Price:
             compute, calls = compute + seconds, calls + rows
             done += one.points()
             once += one.regions.points(one.stage, {})
-    return Price(price_levels(places, found, done / once if once else 1.0), compute, calls, ())
+    levels = price_levels(places, found, done / once if once else 1.0)
+    if tree.output == "stream":
+        arrays = [one.array for one in Chain(without_arrays(tree)).accesses]
+        root = arrays.index(computation.output.name)
+        levels = charge_stream(levels, places[-1], levels[-1].volumes[root])
+    return Price(levels, compute, calls, ())
 
 
 def without_arrays(tree: LoopTree) -> LoopTree:

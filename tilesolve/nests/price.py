@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, prod
@@ -38,10 +38,7 @@ def price_nest(computation: Computation, tree: LoopTree, machine: Machine) -> Pr
         filled = float(computation.output.bytes)
         levels = tuple(map(partial(_charge_output, 2 * filled, filled), levels, places))
     elif tree.output == "stream":
-        *near, last = levels
-        slower = 1 / (machine.levels[-1].stream or places[-1].bandwidth) - 1 / places[-1].bandwidth
-        seconds = last.seconds + max(slower, 0.0) * last.volumes[0]
-        levels = (*near, replace(last, seconds=seconds))
+        levels = charge_stream(levels, places[-1], levels[-1].volumes[0])
     compute = region * arithmetic_seconds(computation, tree, machine)
     calls = region * float(found.calls)
     streamed = tree.output == "stream"
@@ -58,6 +55,15 @@ def _charge_output(volume: float, moved: float, level: LevelPrice, place: LevelV
         volumes=(level.volumes[0] + volume, *level.volumes[1:]),
         seconds=level.seconds + float(place.seconds((volume,))),
     )
+
+
+def charge_stream(
+    levels: Sequence[LevelPrice], memory: LevelView, size: float
+) -> tuple[LevelPrice, ...]:
+    """Return what levels serve where so many bytes go past the caches, at a rate of their own."""
+    *near, last = levels
+    slower = 1 / (memory.stream or memory.bandwidth) - 1 / memory.bandwidth
+    return (*near, replace(last, seconds=last.seconds + max(slower, 0.0) * size))
 
 
 def has_whole_lines(array: ArrayInfo, line: int) -> bool:
@@ -88,7 +94,7 @@ def region_share(stage: Stage, extents: Mapping[str, int]) -> float:
     if not letters:
         return 1.0
     side = max(NEST_REGION_POINTS // len(letters), 2)
-    steps = [(np.arange(side) + 0.5) * (extents[x] / side) for x in letters]
+    steps = [(np.arange(side) + 0.5) * extents[x] // side for x in letters]
     grid = dict(zip(letters, np.ix_(*steps), strict=True))
     found = np.ones([side] * len(letters), dtype=bool)
     for one in stage.where:

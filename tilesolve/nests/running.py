@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,10 +17,11 @@ from tilesolve.contractions.statements.terms import Term
 from tilesolve.kernels.programs.compiled_program import CompiledProgram
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.kernels.runtime.fast_call import describe_number
-from tilesolve.kernels.runtime.task_list import run_all, run_tasks
+from tilesolve.kernels.runtime.task_list import run_all, run_stages
 from tilesolve.nests.call_tasks import Codes, StatementWriter, compute_factor
 from tilesolve.nests.calls import Array, Call, Out, Params, Signature
 from tilesolve.nests.solved import SolvedNest
+from tilesolve.nests.stage_team import StageTeam
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
 from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import address_range, same_elements
@@ -51,6 +52,8 @@ class NestLayout:
         What they were written from.
     factors
         What calls compute from their parameters, behind these.
+    team
+        How threads run the stages; calls run with copies.
     recent
         How to tell such arrays again, once there were some; None where Python has to look.
     """
@@ -61,6 +64,7 @@ class NestLayout:
     address: int
     tasks: TaskWriter
     factors: tuple[Term, ...]
+    team: StageTeam
     recent: RepeatCall | None = None
 
     @classmethod
@@ -72,7 +76,20 @@ class NestLayout:
         if merge and stages and all(one.job is None for one in stages):
             stages = (TaskStage(0, len(tasks.begins)),)
         where = words.ctypes.data + WORD_BYTES * begins
-        return cls(stages, words, where, where.ctypes.data, tasks, tuple(factors))
+        team = StageTeam.of(stages, where.ctypes.data)
+        return cls(stages, words, where, where.ctypes.data, tasks, tuple(factors), team)
+
+    def list_runs(self) -> Iterator[tuple[int, int]]:
+        """Yield the first and the last stage of those that need no Python; others by themselves."""
+        first = 0
+        for at, stage in enumerate(self.stages):
+            if stage.job is not None:
+                if first < at:
+                    yield first, at
+                yield at, at + 1
+                first = at + 1
+        if first < len(self.stages):
+            yield first, len(self.stages)
 
     def program_at(self, address: int) -> CompiledProgram:
         """Return the program that an instruction runs."""
@@ -288,24 +305,37 @@ class NestRunner:
     ) -> None:
         """Run all tasks, by as many threads as there are, given what `_fill_slots` returns."""
         slots, _ = filled
-        for stage in layout.stages:
-            if stage.job is not None:
-                stage.job(partial(view_located, slots), params)
+        team = layout.team.copy()
+        for first, last in layout.list_runs():
+            job = layout.stages[first].job
+            if job is not None:
+                job(partial(view_located, slots), params)
                 continue
-            following = np.array([stage.first], np.int64)
-            team = min(self.threads, stage.last - stage.first)
-            jobs = [partial(_run_part, layout, stage, following, slots.copy()) for _ in range(team)]
+            count = team.begin(first, last, self.threads)
+            jobs = [
+                partial(run_part, layout, team, (first, last), own, slots.copy())
+                for own in range(count)
+            ]
             run_together(jobs, long=self._long)
 
 
-def _run_part(layout: NestLayout, stage: TaskStage, following: Integers, slots: Integers) -> None:
-    """Run tasks of a stage until none is left, in a thread that has slots of its own."""
-    tasks = layout.tasks
-    own = round_up(tasks.own_bytes)
-    memory = workspace(own + tasks.scratch_bytes)
-    slots[fields.OWN], slots[fields.SCRATCH] = memory.address, memory.address + own
+def run_part(
+    layout: NestLayout, team: StageTeam, part: tuple[int, int], own: int, slots: Integers
+) -> None:
+    """Run stages, from one to the one before another, as the thread of a number.
+
+    It has slots of its own.
+    """
+    tasks, (first, last) = layout.tasks, part
+    scratch = round_up(tasks.own_bytes)
+    memory = workspace(scratch + tasks.scratch_bytes)
+    slots[fields.OWN], slots[fields.SCRATCH] = memory.address, memory.address + scratch
     slots[fields.STOP] = stop_address()
-    failed = run_tasks(layout.address, stage.last, following.ctypes.data, slots.ctypes.data)
+    failed = run_stages(
+        team.table[first:].ctypes.data,
+        last - first,
+        *(own, team.words.ctypes.data, slots.ctypes.data),
+    )
     if failed:
         number, position = slots[fields.FAILED : fields.FAILED + 2].tolist()
         raise layout.program_at(failed).find_error(number, position)

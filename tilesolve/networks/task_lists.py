@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +15,8 @@ from tilesolve.constants.policy import LONG_SECONDS
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.kernels.runtime.compiled import address
 from tilesolve.kernels.runtime.task_list import run_stages
-from tilesolve.nests.running import NestLayout, round_up, view_located
+from tilesolve.nests.running import NestLayout, run_part, view_located
+from tilesolve.nests.stage_team import StageTeam
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
 from tilesolve.networks.build import Program
 from tilesolve.networks.works import (
@@ -30,14 +29,11 @@ from tilesolve.networks.works import (
     WinogradWork,
     Work,
 )
-from tilesolve.packing.buffers import allocate, workspace
+from tilesolve.packing.buffers import allocate
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import WORD_BYTES
-from tilesolve.system.cancellation import stop_address
 from tilesolve.system.workers import run_together
-
-_LIBRARY = ctypes.CDLL(None)
 
 _NANOSECONDS = 10**9
 
@@ -60,14 +56,10 @@ class TaskProgram:
     ----------
     layout
         All instructions.
-    table
-        A row of `task_fields` for each stage.
-    marks
-        Which tasks of them are taken, and how many are done.
+    team
+        What threads share.
     times
         When a run began, and when each of its stages ended, if that is wanted.
-    team
-        What threads share, see `task_fields`.
     shared
         The arrays between statements.
     threads
@@ -79,10 +71,8 @@ class TaskProgram:
     """
 
     layout: NestLayout
-    table: Integers
-    marks: Integers
+    team: StageTeam
     times: Integers
-    team: Integers
     shared: Array
     threads: int
     by_work: list[list[Run]]
@@ -102,18 +92,14 @@ class TaskProgram:
         address(run_stages)  # what is compiled, is so before the first call
         layout = NestLayout.of(tasks, (), merge=False)
         shared = allocate(shared_bytes)
-        table, marks = _tabulate(layout)
-        times = np.zeros((len(table) + 1, fields.TIME_WORDS), np.int64)
-        team = np.zeros(fields.TEAM_WORDS, np.int64)
-        team[fields.TEAM_YIELD] = _address(_LIBRARY.sched_yield)
-        team[fields.TEAM_CLOCK] = _address(_LIBRARY.clock_gettime)
+        times = np.zeros((len(layout.stages) + 1, fields.TIME_WORDS), np.int64)
         view = partial(view_located, _slots(shared))
         by_work = [
             list(_divide(layout.stages, first, last, seconds, view))
             for seconds, first, last in zip(predicted, ends, ends[1:], strict=False)
         ]
         runs = list(_join([run for one in by_work for run in one]))
-        return cls(layout, table, marks, times, team, shared, threads, by_work, runs)
+        return cls(layout, layout.team, times, shared, threads, by_work, runs)
 
     def run(self, runs: Sequence[Run], held: Held) -> None:
         """Run what was written, in order."""
@@ -131,65 +117,30 @@ class TaskProgram:
                 one.step(held)
                 yield one.first, perf_counter() - begin
                 continue
-            self.team[fields.TEAM_TIMES] = self.times.ctypes.data
+            self.team.words[fields.TEAM_TIMES] = self.times.ctypes.data
             try:
                 self._run_stages(one)
             finally:
-                self.team[fields.TEAM_TIMES] = 0
+                self.team.words[fields.TEAM_TIMES] = 0
             seconds, parts = self.times[: one.last - one.first + 1].T
             taken = np.diff(seconds) + np.diff(parts) / _NANOSECONDS
             yield from zip(range(one.first, one.last), taken.tolist(), strict=True)
 
     def _run_stages(self, run: Run) -> None:
         """Run stages by all threads."""
-        self.marks.fill(0)
-        widest = int(self.table[run.first : run.last, fields.STAGE_COUNT].max())
-        count = min(self.threads, widest)
-        self.team[fields.TEAM_SIZE], self.team[fields.TEAM_BROKEN] = count, 0
+        count = self.team.begin(run.first, run.last, self.threads)
         jobs = [partial(self._run_part, run, own) for own in range(count)]
         run_together(jobs, long=run.seconds >= LONG_SECONDS)
 
     def _run_part(self, run: Run, own: int) -> None:
         """Run stages as one of the threads."""
-        tasks, slots = self.layout.tasks, _slots(self.shared)
-        scratch = round_up(tasks.own_bytes)
-        memory = workspace(scratch + tasks.scratch_bytes)
-        slots[fields.OWN], slots[fields.SCRATCH] = memory.address, memory.address + scratch
-        slots[fields.STOP] = stop_address()
-        failed = run_stages(
-            self.table[run.first :].ctypes.data,
-            run.last - run.first,
-            *(own, self.team.ctypes.data, slots.ctypes.data),
-        )
-        if failed:
-            number, position = slots[fields.FAILED : fields.FAILED + 2].tolist()
-            raise self.layout.program_at(failed).find_error(number, position)
-
-
-def _address(function: Any) -> int:
-    """Return where a function of C is."""
-    found = ctypes.cast(function, ctypes.c_void_p).value
-    assert found is not None
-    return found
+        run_part(self.layout, self.team, (run.first, run.last), own, _slots(self.shared))
 
 
 def _slots(shared: Array) -> Integers:
     slots = np.zeros(fields.GIVEN, np.int64)
     slots[fields.SHARED] = shared.ctypes.data
     return slots
-
-
-def _tabulate(layout: NestLayout) -> tuple[Integers, Integers]:
-    """Return what threads know of each stage, and the marks that they leave there."""
-    count, tasks = len(layout.stages), len(layout.begins) - 1
-    marks = np.zeros(tasks + count, np.int64)
-    table = np.zeros((count, fields.STAGE_WORDS), np.int64)
-    for at, (row, stage) in enumerate(zip(table, layout.stages, strict=True)):
-        row[fields.STAGE_TASKS] = layout.address + WORD_BYTES * stage.first
-        row[fields.STAGE_COUNT] = stage.last - stage.first
-        row[fields.STAGE_TAKEN] = marks[stage.first :].ctypes.data
-        row[fields.STAGE_DONE] = marks[tasks + at :].ctypes.data
-    return table, marks
 
 
 def _divide(
