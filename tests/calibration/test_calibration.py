@@ -160,6 +160,7 @@ class TestCurve:
         sample = Sample(4096, (5.0, 10.0, 8.0, 7.0))
         assert sample.best == 10.0
         assert sample.spread == pytest.approx(0.25)
+        assert Sample(4096, (4.0, 12.0)).usual == pytest.approx(6.0)
 
     @given(st.lists(st.lists(st.floats(1.0, 1.04), min_size=1, max_size=5), max_size=5))
     def test_order_within_noise(self, levels):
@@ -190,6 +191,8 @@ class TestCurve:
         samples = [Sample(size, (float(size),)) for size in (1, 2, 3, 8, 9)]
         assert median_within(samples, 2, 8) == 3.0
         assert median_within(samples, 4, 7) is None
+        twice = [Sample(2, (4.0, 12.0))]
+        assert [median_within(twice, 2, 2, usual=one) for one in (False, True)] == [12.0, 6.0]
 
 
 def simulated(base, rounds=3, slowdown=None):

@@ -351,10 +351,13 @@ def _other_rates(
     else:  # together the cores share a cache, so each has a part of it, and all of its own ones
         low = BEYOND_RATIO * sum(capacity_of(c) / min(c.shared_by, base.cores) for c in nearer)
         high = max(blocks) / min(level.shared_by, base.cores)
+    # Cores of virtual machines are moved: they share a way to memory at one time, and have one each
+    # at another. That is no noise.
+    together = median_within(team, low, high, usual=level.capacity is None)
     return {
         "read": median_within(_samples(curves, "read", 1), min(blocks), max(blocks)),
         "stream": median_within(_samples(curves, "stream", 1), min(blocks), max(blocks)),
-        "bandwidth_all": bandwidth if base.cores == 1 else median_within(team, low, high),
+        "bandwidth_all": bandwidth if base.cores == 1 else together,
     }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise, zip_longest
-from statistics import median
+from statistics import harmonic_mean, median
 
 from tilesolve.contractions.errors import CalibrationError
 from tilesolve.machine.level import Level
@@ -54,6 +54,12 @@ class Sample:
     def best(self) -> float:
         """The fastest round: other programs can only slow a sweep down."""
         return max(self.rates)
+
+    @property
+    def usual(self) -> float:
+        """The rate of all rounds together, unless they differ by noise alone: then the best."""
+        noisy = self.best <= NOISE_RATIO * min(self.rates)
+        return self.best if noisy else harmonic_mean(self.rates)
 
     @property
     def spread(self) -> float:
@@ -203,15 +209,20 @@ def order_bandwidths(found: Sequence[Plateau]) -> tuple[float | None, ...]:
     return tuple(values.get(plateau.name) for plateau in found)
 
 
-def median_within(samples: Sequence[Sample], low: float, high: float) -> float | None:
+def median_within(
+    samples: Sequence[Sample], low: float, high: float, *, usual: bool = False
+) -> float | None:
     """Return the median bandwidth of the blocks from `low` to `high` bytes; None without any.
+
+    The best round of each counts, or else all of them together: the `usual` rate.
 
     Examples
     --------
     >>> median_within([Sample(2**n, (n * 1e9,)) for n in range(10, 20)], 2**12, 2**14)
     13000000000.0
     """
-    rates = [sample.best for sample in samples if low <= sample.block <= high]
+    found = [sample for sample in samples if low <= sample.block <= high]
+    rates = [one.usual if usual else one.best for one in found]
     return median(rates) if rates else None
 
 

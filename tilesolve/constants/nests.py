@@ -113,6 +113,10 @@ NEST_STEP_SHOWN = 0.25
 """Share of the usual that shows of other levels' time beside windows whose sums are in step: they
 wait for nothing, and loads are known long before."""
 
+NEST_UNEVEN_SHARE = 1.05
+"""The most that the busiest thread may have, in even shares, for threads to divide a letter that is
+outermost in place of one farther in."""
+
 NEST_LONE_POINT = 2
 """How many times as long as its loads a point of a window takes that is computed by itself."""
 

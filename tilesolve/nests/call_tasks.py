@@ -10,6 +10,7 @@ import numpy as np
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.cover import fills_shape, whole_parts
 from tilesolve.contractions.statements.operations import OPERATIONS, is_complex
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, Term
@@ -98,10 +99,8 @@ class StatementWriter:
                 target = known[info.name] = targets[info.name]
                 if own is not None and own != target and all(info.shape):
                     self._copy(target, own, one.request.threads)
-                elif own is None and not given:
-                    parts = _list_parts(solutions[at:], info.name)
-                    if leaves_elements(computation, stage, parts):
-                        self.tasks.write_stage([partial(self.tasks.clear, target)])
+                elif own is None and not given and not _is_filled(solutions[at:], stage):
+                    self.tasks.write_stage([partial(self.tasks.clear, target)])
             if all(computation.output.shape):
                 self._write_statement(one, known)
 
@@ -305,15 +304,21 @@ def _merge_rows(
     return choose_loops(replace(request, computation=merged.computation)), rows
 
 
-def _list_parts(solutions: Sequence[NestSolution], name: str) -> list[Stage]:
-    """Return the statements that compute an array one right after another."""
-    found: list[Stage] = []
+def _is_filled(solutions: Sequence[NestSolution], stage: Stage) -> bool:
+    """Return whether a stage of the first one, and those behind that add parts, fill its array."""
+    computation = solutions[0].computation
+    if not leaves_elements(computation, stage):
+        return True
+    parts, info = [], computation.array(stage.name)
     for one in solutions:
         stages = one.computation.stages
-        if any(stage.name != name for stage in stages):
+        others = (
+            x.name != info.name or info.name in (read.array for read in x.reads) for x in stages
+        )
+        if any(others):
             break
-        found += stages
-    return found
+        parts += whole_parts(stages, one.computation.sizes)
+    return fills_shape(parts, info.shape)
 
 
 def _computed_shape(solution: NestSolution) -> tuple[int, ...]:

@@ -244,11 +244,11 @@ def first_elements(array: Array, shape: tuple[int, ...]) -> Array:
     return array[tuple(map(slice, shape))] if larger else array
 
 
-def leaves_elements(computation: Computation, stage: Stage, parts: Sequence[Stage] = ()) -> bool:
-    """Return whether a stage leaves elements of its array as they are, with others of its parts."""
+def leaves_elements(computation: Computation, stage: Stage) -> bool:
+    """Return whether a stage leaves elements of its array as they are."""
     if stage.update is not None:
         return False
-    same = parts or [one for one in computation.stages if one.name == stage.name]
+    same = [one for one in computation.stages if one.name == stage.name]
     shape = computation.array(stage.name).shape
     if len(same) > 1:
         return not fills_shape(whole_parts(same, computation.sizes), shape)

@@ -12,8 +12,10 @@ from tilesolve.constants.nests import (
     NEST_HELD_VECTORS,
     NEST_SHARED_ROWS,
     NEST_SUMMED_VECTORS,
+    NEST_UNEVEN_SHARE,
 )
 from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.cover import whole_parts
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.nodes import Kind
@@ -96,7 +98,8 @@ def make_tree(
 def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:
     """Return the loops of a statement without tiles: threads outermost, a vector innermost.
 
-    Threads divide its first letter, or lines of its last one.
+    Threads divide its first letter, another one if that gives each about as much, or lines of its
+    last one.
     """
     stage, extents, threads = request.statement, request.computation.sizes, request.threads
     letters = list(stage.output)
@@ -109,10 +112,34 @@ def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:
     if threads > 1 and stage.update is None:
         line = request.line
         if letters and (extents[letters[0]] >= threads or extents[column] < threads * line):
-            loops[0] = over(letters[0], 1, "threads")
+            divided = _find_divided(request, letters)
+            if divided == letters[0]:
+                loops[0] = over(divided, 1, "threads")
+            else:
+                loops.insert(0, over(divided, -(-extents[divided] // threads), "threads"))
         elif (share := -(-extents[column] // threads)) > 1:
             loops.insert(0, over(column, -(-share // line) * line, "threads"))
     return make_tree(request, [*loops, over(column, 1, "vector")], streamed=streamed)
+
+
+def _find_divided(request: NestRequest, letters: Sequence[str]) -> str:
+    """Return the first letter that threads divide about evenly, or the one they do most evenly."""
+    stage, extents, threads = request.statement, request.computation.sizes, request.threads
+    (part,) = whole_parts([stage], extents) or [None]
+    if part is None:
+        return letters[0]
+    ends = dict(zip(stage.output_letters(), part, strict=True))
+
+    def find_longest(letter: str) -> float:
+        low, high = ends[letter]
+        share = -(-extents[letter] // threads)
+        begins = range(0, extents[letter], share)
+        longest = max(min(high + 1, x + share) - max(low, x) for x in begins)
+        return longest * threads / max(high + 1 - low, 1)
+
+    found = {letter: find_longest(letter) for letter in letters}
+    even = (letter for letter in letters if found[letter] <= NEST_UNEVEN_SHARE)
+    return next(even, min(letters, key=found.__getitem__))
 
 
 def rows_tree(request: NestRequest, row: str, count: int, *, streamed: bool = False) -> LoopTree:
@@ -125,7 +152,7 @@ def rows_tree(request: NestRequest, row: str, count: int, *, streamed: bool = Fa
     loops = [one for one in plain.loops if one.kind != "vector"]
     if any(one.letter == column for one in loops):  # threads divide lines
         return plain
-    loops = [replace(x, step=count) if x.letter == row else x for x in loops]
+    loops = [replace(x, step=count) if (x.letter, x.step) == (row, 1) else x for x in loops]
     widest = max(one.element for one in find_references(request.computation, stage))
     walk = over(column, _vector_bytes(request) // widest)
     inner = over(row, 1, "unrolled"), over(column, 1, "vector")
