@@ -17,7 +17,7 @@ from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
 from tilesolve.model.chain import Chain
 from tilesolve.nests.files import HOLDS, NEST_FORMAT
-from tilesolve.nests.group_price import without_arrays
+from tilesolve.nests.group_price import price_group, without_arrays
 from tilesolve.nests.group_trees import Grouping, Level
 from tilesolve.nests.plan import NestPlan
 from tilesolve.nests.request import NestRequest
@@ -140,6 +140,22 @@ def test_a_root_may_go_past_the_caches():
     assert np.array_equal(plan(image), blur()(image))
     assert plan.solutions[0].non_temporal == {"by"}
     assert replace(plan.solutions[0], why="other") != plan.solutions[0]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_goes_past_the_caches_goes_at_its_own_rate(threads):
+    """That of non-temporal stores, which threads share as they do the others."""
+    found = blur(streamed=True, threads=threads).solutions[0]
+    *near, memory = MACHINE.levels
+    levels = (replace(memory, stream=memory.bandwidth / share) for share in (1, 2))
+    fast, slow = (
+        price_group(
+            replace(found.request, machine=MACHINE.replace(levels=(*near, one))), found.loops
+        )
+        for one in levels
+    )
+    more = slow.level("memory").seconds - fast.level("memory").seconds
+    assert more == pytest.approx(found.computation.output.bytes / memory.bandwidth, rel=0.05)
 
 
 def test_rows_that_share_lines_cost_more_past_the_caches():

@@ -252,6 +252,8 @@ def test_a_triangle_is_half_of_a_square():
     """The share that prices count."""
     stage = bound("C[i,j] += A[i,k]", 100, where="j <= i").stages[0]
     assert region_share(stage, {"i": 100, "j": 100, "k": 100}) == pytest.approx(0.5, abs=0.02)
+    (few,) = parse_stages("C[i,j] = A[i,j]", "i <= 2")
+    assert region_share(few, {"i": 4, "j": 100}) == 0.75
 
 
 def test_machines_with_one_cache_get_loops_without_tiles():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from turns import examples
 
 from tests.support.points import Points
+from tilesolve.constants.nests import NEST_UNEVEN_SHARE
 from tilesolve.constants.tuning import ALIGNED_SUM_VECTORS
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
@@ -155,3 +156,36 @@ def test_sums_of_rows_that_begin_amid_lines(term, run, dtype):
             rows = whole[:, begin : begin + length]
             rows[:] = rng.integers(1, 99, rows.shape)
             np.testing.assert_allclose(plan(rows), run(rows, axis=1), rtol=1e-5)
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=2, max_size=3),
+    st.integers(2, 4),
+    st.sampled_from(["", "i <= 2", "i >= 1"]),
+)
+def test_threads_divide_a_letter_that_gives_each_as_much(extents, threads, region):
+    """The busiest one has no more than with any other letter, or little more than its share."""
+    letters = "ijx"[: len(extents)] + "v"
+    sizes = dict(zip(letters, (*extents, 64), strict=True))
+    text = f"o[{','.join(letters)}] = A[{','.join(letters)}] + 1"
+    stages = parse_stages(text, region)
+    bound = bind_stages(stages, sizes, "float32")
+    first = plain_tree(NestRequest(bound, Machine.load("i7-6700k"), threads)).loops[0]
+
+    def longest(letter):
+        share = -(-sizes[letter] // threads)
+        inside = [
+            x for x in range(sizes[letter]) if letter != "i" or not region or _is_in(x, region)
+        ]
+        parts = [
+            sum(low <= x < low + share for x in inside) for low in range(0, sizes[letter], share)
+        ]
+        return max(parts) * threads / max(len(inside), 1)
+
+    if first.kind == "threads" and first.letter != "v" and sizes["i"] >= threads:
+        least = min(longest(letter) for letter in letters[:-1])
+        assert longest(first.letter) <= max(least, NEST_UNEVEN_SHARE) + 1e-9
+
+
+def _is_in(value, region):
+    return value <= 2 if "<=" in region else value >= 1

@@ -11,6 +11,7 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Choose, Number, Position, Read, apply
+from tilesolve.nests import running
 from tilesolve.nests.cuts import cut_stage, list_parts
 from tilesolve.nests.regions import find_regions
 from tilesolve.nests.solutions import FusedSolution
@@ -300,3 +301,36 @@ def test_strips_of_threads_slide_in_two_steps():
         )
         for one, other in zip(run(image), function(image), strict=True):
             assert np.array_equal(one, other)
+
+
+def halved(image):
+    """Half the rows, of an array whose border and inside are computed apart."""
+    padded = np.pad(image, 1, "edge")
+    rows = padded[:-2:2] + padded[1:-1:2] + padded[2::2]
+    return rows.sum(axis=1) + rows[:, 0]
+
+
+def read_between(image):
+    """An array that is read before all of it was written."""
+    whole = np.zeros_like(image)
+    whole[:40] = image[:40] * 2
+    turned = whole[::-1] + 1
+    whole[40:] = image[40:] + turned[40:]
+    return whole.sum(axis=1) + turned.sum(axis=1)
+
+
+@pytest.mark.parametrize("function", [halved, read_between])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_new_arrays_have_nothing_that_was_there_before(function, threads, monkeypatch):
+    """Parts that fill an array together find no zeros in it; others do."""
+
+    def poison(shape, dtype):
+        found = np.empty(shape, dtype)
+        found.view(np.uint8).fill(0xA5)
+        return found
+
+    monkeypatch.setattr(running, "new_result", poison)
+    given_image = IMAGE.astype("int64")
+    planned = tilesolve.pipeline(function, threads=threads, cache=False, machine="i7-6700k")
+    for _ in range(2):
+        assert np.array_equal(planned(given_image), function(given_image))

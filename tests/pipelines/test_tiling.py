@@ -79,6 +79,10 @@ def test_costs_of_the_thesis():
     again = 162 * 1600 * 120 - 4802 * 6400
     down = thesis_cost(group, {"u": 160, "v": 1600}, innermost="u") - again
     assert down == pytest.approx(40 * 3 * 162 * 6400 * 30)
+    small, again = tiles_of(blur(8, 8)), 96 - 80
+    vars(small)["tiled"] = ("u", "v")  # shorter than what has tiles
+    costs = [thesis_cost(small, {"u": 4, "v": 4}, innermost=letter) for letter in "vu"]
+    assert costs == [pytest.approx(runs + again) for runs in (24, 288)]
 
 
 @settings(max_examples=8, deadline=None)
