@@ -252,10 +252,11 @@ def _shape(
     """
     found, whole = [0] * order, [0] * order
     computed = _computed(stages, name, extents)
+    letters = {id(stage): stage.letters for stage in stages}
     for stage, element in list_uses(stages, name):
         if element == stage.target and stage.update is None:
             found = [max(n, extents[x]) for n, x in zip(found, stage.output, strict=True)]
-        box = {letter: (0, extents[letter] - 1) for letter in stage.letters}
+        box = {letter: (0, extents[letter] - 1) for letter in letters[id(stage)]}
         nothing = any(high < low for low, high in box.values())
         for axis, subscript in enumerate(element.subscripts):
             if (period := find_period(subscript)) is not None and isinstance(period[1], Number):

@@ -185,11 +185,12 @@ class Stage:
         [1, 2]
         """
         check_kind(read, Read, "read", "an element of an array", SpecError)
-        if self.update is not None or not self.where:
+        bounds = self.bounds
+        if self.update is not None or all(one in bounds for one in self.where):
             return self.where
         sums = {within for one, within in _places(self.term, None) if one == read}
         kept = [self.conditions(one) if one else () for one in sums]
-        return (*self.bounds, *(x for x in self.where if kept and all(x in few for few in kept)))
+        return (*bounds, *(x for x in self.where if kept and all(x in few for few in kept)))
 
     def with_where(self, where: Iterable[Condition]) -> Self:
         """Return the stage in another region."""
