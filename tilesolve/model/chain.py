@@ -46,6 +46,8 @@ class Chain:
         self.tree = tree
         self.width = 1.0
         """How many times as wide the output is while it is summed."""
+        self.share = 1.0
+        """Of the trips, those that compute."""
         self.buffers: dict[int, tuple[int, Buffer]] = {}
         """For each access with a copy the number of loops that use one filling, and the copy."""
         own, inside = _descend(tree.body if nodes is None else nodes)
@@ -80,7 +82,7 @@ class Chain:
             if isinstance(node, Do):
                 work = self.tree.works[node.work]
                 found: tuple[Access | Shared, ...] = work.accesses
-                self.width = work.summed / work.accesses[0].element
+                self.width, self.share = work.summed / work.accesses[0].element, work.share
                 if not rings:
                     return found
                 return tuple(

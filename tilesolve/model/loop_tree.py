@@ -38,11 +38,14 @@ class Work:
         Of all its letters.
     summed
         Bytes of an element of the output while it is summed.
+    share
+        Of the trips of its loops, those that compute: less than all on a grid coarser than these.
     """
 
     accesses: tuple[Access, ...]
     extents: tuple[tuple[str, int], ...]
     summed: int
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,7 +211,8 @@ def _come_alone(
                 came[t] = _gather(chain, access, places[at])
         return came
     came = _walk(chain, reads[:1], mean[:1], stays)
-    return came + _walk(chain, reads[1:], mean[1:], residency.passes)
+    came += _walk(chain, reads[1:], mean[1:], residency.passes)
+    return came if chain.share == 1 else [size * chain.share for size in came]
 
 
 def _gather(chain: Chain, access: Access, place: LevelView) -> Size:

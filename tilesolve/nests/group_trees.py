@@ -273,7 +273,8 @@ def _work(
     written = {names.get(letter, letter): count for letter, count in rows.items()}
     loaded = tuple(as_loaded(request, stage, one, vector, written) for one in accesses)
     extents = tuple((x, followed.get(x, computation.sizes[x])) for x in letters)
-    return Work(loaded, extents, accesses[0].element)
+    share = prod(min(float(span.scale), 1.0) for span in own.values() if span.letter)
+    return Work(loaded, extents, accesses[0].element, share)
 
 
 def align_access(
