@@ -44,17 +44,19 @@ def list_far(computation: Computation) -> Iterator[str]:
 
 
 def list_spread(computation: Computation) -> Iterator[tuple[int, int]]:
-    """Yield the stages whose updates are spread, and how many elements a table has.
+    """Yield the stages whose updates are spread, and how many elements a table has at most.
 
-    They add integers to an array with one axis, whose positions are few by their dtype.
+    They add integers to an array with one axis, which is short, or whose positions are few by their
+    dtype.
 
     Examples
     --------
     >>> from tilesolve.contractions.statements.computation import bind_stages
     >>> from tilesolve.contractions.statements.parse import parse_stages
-    >>> counts = parse_stages("h[v[i] >> 4] += 1")
-    >>> list(list_spread(bind_stages(counts, {"i": 9000}, "uint8", {"h": (16,)})))
-    [(0, 16)]
+    >>> def spread(text, dtype, bins):
+    ...     return list(list_spread(bind_stages(parse_stages(text), 9000, dtype, {"h": (bins,)})))
+    >>> spread("h[v[i] >> 4] += 1", "uint8", 300), spread("h[v[i]] += 1", "int64", 9)
+    ([(0, 16)], [(0, 256)])
     """
     for number, stage in enumerate(computation.stages):
         integer = np.dtype(computation.dtypes[stage.name]).kind in "iu"
@@ -64,13 +66,11 @@ def list_spread(computation: Computation) -> Iterator[tuple[int, int]]:
         if isinstance(position, Affine):
             continue
         interval = find_interval(position, computation.dtypes, computation.box(stage))
-        if interval is None or interval[0] < 0:
-            continue
-        count = interval[1] + 1
-        least = count * tuning.SPREAD_UPDATES
-        fits = count <= min(tuning.MAX_SPREAD_TABLE, *computation.array(stage.name).shape)
-        if fits and computation.points(stage) >= least:
-            yield number, count
+        reach = 0 if interval is None else interval[1] + 1
+        count = min(reach, *computation.array(stage.name).shape)
+        enough = computation.points(stage) >= count * tuning.SPREAD_UPDATES
+        if 0 < count <= tuning.MAX_SPREAD_TABLE and enough:
+            yield number, min(reach, tuning.MAX_SPREAD_TABLE)
 
 
 def list_picked(computation: Computation) -> Iterator[tuple[Read, int]]:

@@ -116,7 +116,7 @@ class Lowering:
             return
         loop = without_needless_bounds(loop, scope.ranges)
         if not (self.tables or self.depth) and (spread := self._spread(loop)) is not None:
-            with spread_updates(self.emitter, spread) as self.tables:
+            with spread_updates(self.emitter, spread, scope) as self.tables:
                 self._loop(loop, scope)
             self.tables = ()
             return

@@ -83,7 +83,7 @@ class Skeleton:
     far
         Arrays that are too large for loads at computed positions to find them in a near cache.
     spread
-        Stages whose updates go to several tables, and the elements of one.
+        Stages whose updates go to several tables, and the elements of one at most.
     picked
         Reads of tables of bytes that fit registers, and their elements.
     """

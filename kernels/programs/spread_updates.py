@@ -21,22 +21,24 @@ from tilesolve.kernels.programs.bounds import range_of
 from tilesolve.kernels.programs.computing import emit_compute
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.program import Compute, Loop
-from tilesolve.kernels.programs.scope import Place, Scope, emit_extreme
+from tilesolve.kernels.programs.scope import Place, Scope, emit_extreme, emit_position
 
 
 @contextmanager
-def spread_updates(emitter: Emitter, number: int) -> Iterator[Sequence[Target]]:
+def spread_updates(emitter: Emitter, number: int, scope: Scope) -> Iterator[Sequence[Target]]:
     """Write updates of a stage for some tables, which are added up behind them.
 
     The stage's own array is the first table.
     """
     builder, own = emitter.builder, emitter.targets[emitter.stage(number).name]
-    count = dict(emitter.skeleton.spread)[number]
-    kind = memory_type(own.dtype)
+    most, kind = dict(emitter.skeleton.spread)[number], memory_type(own.dtype)
+    extent = emit_position(builder, emitter.skeleton.shape(own.name)[0], scope).value(builder)
+    count = vectors.extreme(builder, "<", extent, INT64(most))
     with builder.goto_entry_block():
-        others = [builder.alloca(kind, count) for _ in range(tuning.UPDATE_TABLES - 1)]
+        others = [builder.alloca(kind, most) for _ in range(tuning.UPDATE_TABLES - 1)]
+    size = builder.mul(count, INT64(own.itemsize))
     for one in others:
-        arguments = [one, BYTE(0), INT64(count * own.itemsize), BIT(0)]
+        arguments = [one, BYTE(0), size, BIT(0)]
         vectors.call_function(builder, "llvm.memset.p0.i64", ir.VoidType(), arguments)
     yield [own, *(replace(own, base=one, strides=(own.itemsize,), unit=0) for one in others)]
 
@@ -48,7 +50,7 @@ def spread_updates(emitter: Emitter, number: int) -> Iterator[Sequence[Target]]:
             total = builder.add(total, builder.load(where, typ=kind, align=own.itemsize))
         builder.store(total, found, align=1)
 
-    vectors.repeat(builder, INT64(count), add)
+    vectors.repeat(builder, count, add)
 
 
 def update_in_turns(
