@@ -95,9 +95,16 @@ class GroupPlan:
         residual: Array | None,
         out: Array,
     ) -> None:
-        """Write down a call on arrays that stay where they are."""
+        """Write down a call on arrays that stay where they are.
+
+        Calls of one list have the same frame where theirs are alike, which is in a cache then.
+        """
         arrays, results = self._line_up(x, constants, residual, out)
-        frame = self._take_frame()
+        one = self.statements
+        key = one.frame_shape, one.last, one.layer.padding, one.layer.dtype
+        frame = tasks.frames[key] if key in tasks.frames else self._take_frame()
+        if frame is not None:
+            tasks.frames[key] = frame
         outs = results if frame is None else (results, frame)
         self.nest.executor.write_call(tasks, arrays, outs)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -148,6 +148,8 @@ class TaskWriter:
         The program that an instruction runs, by its first word.
     kept
         What instructions have addresses of.
+    frames
+        Images with zeros around them, by what they are: works that follow each other share them.
     shared_bytes, own_bytes, scratch_bytes
         Of memory behind the slots of these names.
     own_taken
@@ -161,6 +163,7 @@ class TaskWriter:
     stages: list[TaskStage] = field(default_factory=list)
     checked: dict[int, CompiledProgram] = field(default_factory=dict)
     kept: list[object] = field(default_factory=list)
+    frames: dict[Hashable, Array] = field(default_factory=dict)
     shared_bytes: int = 0
     own_bytes: int = 0
     scratch_bytes: int = 0

@@ -141,9 +141,11 @@ class Builder:
                 continue
             ends = padding_of(chain)
             is_made = name in makers and makers[name].kind not in (*VIEWS, "Concat")
-            if is_made and (maker := makers[name].given.get("chain")) is not None:
-                is_made = not maker.is_product  # whose rows are one axis in memory
             may_have_zeros = is_made and name not in self._within and name not in network.outputs
+            if any(map(any, ends)) and may_have_zeros:
+                maker = makers[name].given.get("chain")
+                if maker is not None and maker.is_product:
+                    may_have_zeros = maker.axis == 1 and maker.see_image()
             if any(map(any, ends)) and not may_have_zeros:
                 continue
             self._layers.make(*with_frame(chain, network.shapes[name]))
@@ -153,7 +155,11 @@ class Builder:
                 (max(low, other), max(high, another))
                 for (low, high), (other, another) in zip(known, ends, strict=True)
             ]
-        self._layers.framed = [x for x, ends in self._margins.items() if any(map(any, ends))]
+        framed = {x for x, ends in self._margins.items() if any(map(any, ends))}
+        for node in network.nodes:
+            if node.kind == "Layer" and framed.intersection(node.inputs):
+                node.given["chain"].see_image()
+        self._layers.framed = framed
 
     def _add(self, nodes: Sequence[Node]) -> None:
         """Add what computes some nodes."""
@@ -296,6 +302,8 @@ class Builder:
 
         def see(place: Place) -> Place | None:
             shadow = blocks.shadow(place).transpose(back)
+            if chain.is_image:
+                return blocks.view(place, shadow)
             if chain.is_product:
                 return blocks.view(place, shadow.reshape(1, -1, shadow.shape[-1]))
             return blocks.view(place, shadow.transpose(image_order(shadow.ndim)))

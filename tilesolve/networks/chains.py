@@ -70,6 +70,8 @@ class Chain:
         As `conv_layer` takes it.
     split
         How the convolution is several, if it is.
+    is_image
+        Whether a product's rows are pixels along two axes or more: its result lies among others.
     """
 
     nodes: list[Node]
@@ -81,6 +83,7 @@ class Chain:
     residual_order: tuple[int, ...] = ()
     activation: str = ""
     split: Split | None = None
+    is_image: bool = False
 
     @property
     def result(self) -> str:
@@ -103,7 +106,7 @@ class Chain:
         """Return the layer that computes the chain; its images have channels last."""
         shape: tuple[int, ...] = (x_shape[0], *x_shape[2:], x_shape[1])
         if self.is_product:
-            shape = (1, prod(x_shape[:-1]), x_shape[-1])
+            shape = x_shape if self.is_image else (1, prod(x_shape[:-1]), x_shape[-1])
         return LayerRequest(
             Convolution.of(
                 shape,
@@ -118,6 +121,13 @@ class Chain:
             machine=machine,
             threads=threads,
         )
+
+    def see_image(self) -> bool:
+        """Have a product's rows be pixels, if they have several axes; return whether they are."""
+        if self.is_product and len(self.order) > 3:
+            self.is_image, window = True, (1,) * (len(self.order) - 2)
+            self.weights = self.weights.reshape(*self.weights.shape[:2], *window)
+        return self.is_image
 
     def phases(self) -> Iterator[tuple[Chain, Phase | None]]:
         """Yield what computes the chain: itself, or one for each phase."""
