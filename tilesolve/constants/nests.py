@@ -206,6 +206,10 @@ NETWORK_ALONE_SECONDS = 0.5
 NETWORK_HELPERS = 3
 """How many of them help at most: each imports all that plans."""
 
+NETWORK_ARENA_GROWTH = 1.3
+"""How many times the bytes that are needed at once an arena may have so that threads write where
+they wrote before."""
+
 NETWORK_SHAPE_BYTES = 4096
 """Bytes of a model's array up to which its numbers may decide shapes of others."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions.errors import TilesolveError
+from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
 from tilesolve.networks.ahead import LayerMaker
 from tilesolve.networks.chains import Chain
@@ -79,6 +80,8 @@ class Builder:
 
     def __post_init__(self) -> None:
         self._planner = Planner(self.machine, self.threads)
+        threads = default_threads() if self.threads is None else self.threads
+        self.program.blocks.is_divided = threads > 1
 
     def build(self) -> Program:
         """Return the program."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilesolve.constants.nests import NETWORK_ARENA_GROWTH
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.packing.buffers import Bytes, allocate
 from tilesolve.packing.memory_overlap import Array
@@ -147,9 +148,20 @@ class Block:
 
 @dataclass(slots=True)
 class Blocks:
-    """All blocks of a program, and how they lie in its arena."""
+    """All blocks of a program, and how they lie in its arena.
+
+    Parameters
+    ----------
+    blocks
+        What needs memory.
+    is_divided
+        Whether threads divide works. Each should write lines that no other one has read, which
+        would be taken from its caches first: arrays that follow one another in the same memory
+        have the same middle then.
+    """
 
     blocks: list[Block] = field(default_factory=list)
+    is_divided: bool = False
     _shadow: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
 
     def make(self, shape: Shape, dtype: np.dtype[Any], order: Sequence[int], work: int) -> Place:
@@ -191,23 +203,36 @@ class Blocks:
     def arrange(self) -> tuple[list[int], int]:
         """Return where each block begins in the arena, and how large that is.
 
-        The largest block is placed first, each at the lowest place that is free while it lives.
+        The largest block is placed first, each at the lowest place that is free while it lives:
+        where threads divide works, of those around the middles of others and of new ones.
         """
-        begins = [0] * len(self.blocks)
-        placed: list[int] = []
+        begins, size, placed = [0] * len(self.blocks), 0, list[int]()
+        most = NETWORK_ARENA_GROWTH * self.least_bytes
         for at in sorted(range(len(self.blocks)), key=lambda one: -self.blocks[one].size):
             block = self.blocks[at]
-            begin = 0
-            for other in sorted(placed, key=begins.__getitem__):
-                there = self.blocks[other]
-                if there.last < block.first or there.first > block.last:
-                    continue
-                if begin + block.size <= begins[other]:
+            taken = sorted(
+                (begins[x], begins[x] + self.blocks[x].size)
+                for x in placed
+                if self.blocks[x].last >= block.first and self.blocks[x].first <= block.last
+            )
+            lowest = 0
+            for low, high in taken:
+                if lowest + block.size <= low:
                     break
-                begin = max(begin, _aligned(begins[other] + there.size))
-            begins[at] = begin
+                lowest = max(lowest, _aligned(high))
+            middles = {begins[x] + (self.blocks[x].size - block.size) // 2 for x in placed}
+            wanted = sorted({*map(_aligned, middles), _aligned(size)} if self.is_divided else ())
+            begins[at] = next(
+                (
+                    one
+                    for one in wanted
+                    if one + block.size <= most
+                    and all(one + block.size <= low or high <= one for low, high in taken)
+                ),
+                lowest,
+            )
             placed.append(at)
-        size = max((begins[at] + one.size for at, one in enumerate(self.blocks)), default=0)
+            size = max(size, begins[at] + block.size)
         return begins, size
 
     @property

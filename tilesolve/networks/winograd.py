@@ -265,17 +265,27 @@ class WinogradPlan:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """Of what is kept meanwhile: images with zeros, and for each band at work both matrices.
+        """Of what is kept meanwhile: images with zeros, and both matrices of bands at work.
 
-        Rows of matrices are an odd number of lines apart: elements at the same place of different
-        ones fall into different sets of a cache.
+        Those of a thread lie together where each has its own.
         """
         layer, (batch, *counts) = self.layer, tiles_of(self.layer)
         padded = (OUT * count + TILE - OUT for count in counts)
         images = (batch, *padded, layer.channels) if self.pad else (0,)
-        line, tiles = LINE_BYTES // np.dtype(layer.dtype).itemsize, prod(self.band) * counts[1]
-        lines = (-(-tiles * extent // line) for extent in (layer.channels, layer.filters))
-        return images, *self.side * tuple((TILE**2, line * (count | 1)) for count in lines)
+        sizes = [TILE**2 * row for row in self._rows]
+        return images, *([(self.side, sum(sizes))] if self.side > 1 else [(1, n) for n in sizes])
+
+    @property
+    def _rows(self) -> list[int]:
+        """The elements of a row of both matrices.
+
+        Rows are an odd number of lines apart: elements at the same place of different ones fall
+        into different sets of a cache.
+        """
+        line = LINE_BYTES // np.dtype(self.layer.dtype).itemsize
+        tiles = prod(self.band) * tiles_of(self.layer)[2]
+        sizes = (tiles * extent for extent in (self.layer.channels, self.layer.filters))
+        return [line * (-(-size // line) | 1) for size in sizes]
 
     def calls(
         self,
@@ -306,7 +316,7 @@ class WinogradPlan:
             numbers, sums = (
                 _cut_rows(one, (*self.band, tiles_of(self.layer)[2], extent))
                 for one, extent in zip(
-                    matrices[2 * lane : 2 * lane + 2],
+                    self._cut_lane(matrices, lane),
                     (self.layer.channels, self.layer.filters),
                     strict=True,
                 )
@@ -322,6 +332,12 @@ class WinogradPlan:
                 ),
             ]
         return Calls(found, lanes)
+
+    def _cut_lane(self, kept: Sequence[Array], lane: int) -> list[Array]:
+        """Return both matrices of a band, with whole rows."""
+        cut = TILE**2 * self._rows[0]
+        parts = [one[lane] for one in kept] if self.side == 1 else np.split(kept[0][lane], [cut])
+        return [one.reshape(TILE**2, -1) for one in parts]
 
 
 def _cut_rows(kept: Array, shape: Shape) -> Array:
