@@ -26,7 +26,7 @@ from tilesolve.kernels.ir.doubled import (
 from tilesolve.kernels.ir.exponentials import format_of, polynomial
 from tilesolve.kernels.ir.masking import gather
 from tilesolve.kernels.ir.reals import Real, Rounded
-from tilesolve.kernels.ir.vectors import INT64, broadcast, constant, reduce, retype, to_pointer
+from tilesolve.kernels.ir.vectors import INT64, broadcast, constant, reduce, retype
 
 _PI_DIGITS = (1 << 1280, 300)
 """The unit of pi's digits here, and terms of the series that find them."""
@@ -270,17 +270,22 @@ def _read_table(builder: ir.IRBuilder, at: ir.Value, kind: ir.Type) -> list[ir.V
     if table is None:
         numbers = [part for entry in _list_inverses(parts) for part in entry]
         row = ir.ArrayType(ir.DoubleType(), len(numbers))
-        table = ir.GlobalVariable(builder.module, row, name)
+        # GPUs have their tables in global memory, which has a number.
+        space = 1 if builder.module.triple.startswith(("nvptx", "spirv")) else 0
+        table = ir.GlobalVariable(builder.module, row, name, addrspace=space)
         table.linkage, table.global_constant = "internal", True
         table.initializer = row([ir.DoubleType()(number) for number in numbers])
+    if not isinstance(kind, ir.VectorType):
+        first = builder.mul(at, INT64(parts))
+        places = [builder.add(first, INT64(part)) for part in range(parts)]
+        origin = ir.FormattedConstant(ir.PointerType(addrspace=table.addrspace), table.get_reference())
+        addresses = [builder.gep(origin, [one], source_etype=kind) for one in places]
+        return [builder.load(one, typ=kind) for one in addresses]
     origin, size = builder.ptrtoint(table, INT64), 8
     offsets = builder.mul(at, constant(at.type, parts * size))
     found = []
     for part in range(parts):
         place = builder.add(origin, INT64(part * size))
-        if not isinstance(kind, ir.VectorType):
-            found.append(builder.load(to_pointer(builder, place, offsets), typ=kind))
-            continue
         address = builder.add(broadcast(builder, place, at.type), offsets)
         places = builder.inttoptr(address, ir.VectorType(ir.PointerType(), kind.count))
         found.append(gather(builder, places, kind, constant(retype(kind, ir.IntType(1)), 1)))

@@ -101,6 +101,9 @@ def test_a_measured_device_is_planned_for(tmp_path):
         def load(self, one, capability):
             return None
 
+        def upload(self, array):
+            return None
+
         def time(self, work, rounds):
             return 4e-3
 
@@ -109,6 +112,9 @@ def test_a_measured_device_is_planned_for(tmp_path):
     assert found.level("memory").bandwidth == pytest.approx(2**32 / 4e-3)
     assert found.level("L2").bandwidth == pytest.approx(2**32 / 4e-3)
     assert found.level("shared").bandwidth == 128 * 32 * 1e9
+    assert found.host_bandwidth == pytest.approx(2**28 / 4e-3)
+    assert found.measured == ("L2", "memory", "host")
+    assert "L2, memory, host are measured" in found.source
     path = tmp_path / "mine.toml"
     path.write_text(found.to_toml())
     assert find_device(str(path)) == find_device(path) == Device.load(path) == found

@@ -121,7 +121,7 @@ def test_solutions_fit_their_device(device, dtype):
     assert found.occupancy.blocks >= 1
     assert found.seconds >= found.cost.seconds
     launches = list_launches(found.product, found.tiling)
-    assert bool(launches.part_bytes) == (found.tiling.parts > 1) == (len(launches.kernels) == 2)
+    assert bool(launches.scratch) == (found.tiling.parts > 1) == (len(launches.kernels) == 2)
 
 
 def test_prices_of_many_are_the_prices_of_each():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from tilesolve.contractions.statements.evaluate import evaluate
-from tilesolve.gpu.emulation import emulate
+from tilesolve.gpu.emulation import Job, emulate
 from tilesolve.machine.device import Device
 from tilesolve.pipelines.device_groups import DeviceStages
 from tilesolve.pipelines.device_plan import DevicePlan
@@ -36,10 +36,10 @@ def group_plan(computation, tiles, threads=None, device="a100"):
 
 def prepare(plan, arrays):
     """The kernels of a plan with arrays by name, and poison where results belong."""
-    run = plan.prepare(**{name: arrays[name] for name in plan.inputs})
-    for name in run.arrays.keys() - set(plan.inputs):
-        run.arrays[name].view(np.uint8)[...] = 0xA5
-    return run
+    found = plan.prepare(**{name: arrays[name] for name in plan.inputs})
+    for name in plan.outputs:
+        found[name].view(np.uint8)[...] = 0xA5
+    return Job(plan.solution.launches, found, plan.outputs)
 
 
 def function_case(case, machine, fusion):

@@ -58,7 +58,14 @@ def calibrate_gpu(card: Card) -> Device:
     peaks = tuple((kind, rate * ratio) for kind, rate in known.peaks)
     name = card.name.lower().replace(" ", "-")
     figures |= {"name": name, "capability": card.capability, "frequency": frequency}
+    figures |= {"host_bandwidth": measure_copies(card), "measured": ("L2", "memory", "host")}
     return replace(known, **figures, warps=warps, levels=levels, peaks=peaks)
+
+
+def measure_copies(card: Card) -> float:
+    """Return the bytes a second at which an array of NumPy's is copied to the device."""
+    array = np.zeros(READ_BYTES // 16, np.uint8)
+    return array.nbytes / card.time(lambda: card.upload(array), 3)
 
 
 def measure_reads(card: Card, size: int) -> float:

@@ -22,6 +22,9 @@ from tilesolve.gpu.opencl import run_jobs
 from tilesolve.kernels.gpu.assembling import make_code
 from tilesolve.system.subprocess_call import run_in_process
 
+POISON = 0xA5
+"""What bytes between kernels are before one writes them."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -75,8 +78,8 @@ def emulate(jobs: Iterable[Job]) -> list[list[NDArray[Any]]]:
 
 def _write(folder: Path, number: int, job: Job, codes: dict[object, str]) -> dict[str, object]:
     """Write the files of a job; return what ``jobs.json`` says of it."""
-    parts = np.empty(job.launches.part_bytes, np.uint8)
-    given: dict[str, NDArray[Any]] = {**job.arrays, "tables": job.launches.tables, "parts": parts}
+    scratch = {name: np.full(size, POISON, np.uint8) for name, size in job.launches.scratch}
+    given: dict[str, NDArray[Any]] = {"tables": job.launches.tables, **scratch, **job.arrays}
     # The other process knows bytes alone, no dtypes of other libraries.
     arrays = {
         name: np.frombuffer(one.tobytes(), np.uint8) for name, one in given.items() if one.size

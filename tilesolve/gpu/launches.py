@@ -32,14 +32,15 @@ class Launch:
 
 @dataclass(frozen=True)
 class Launches:
-    """All kernels of a plan, in order, and the bytes that parts of sums take between them.
+    """All kernels of a plan, in order.
 
-    Tables say where batches begin, and where elements are that are not equally far apart.
+    Tables say where batches begin, and where elements are that are not equally far apart. Scratch
+    are names and bytes of arrays that kernels write for later ones.
     """
 
     kernels: tuple[Launch, ...]
     tables: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    part_bytes: int = 0
+    scratch: tuple[tuple[str, int], ...] = ()
 
 
 def list_launches(product: Product, tiling: Tiling) -> Launches:
@@ -71,11 +72,12 @@ def list_launches(product: Product, tiling: Tiling) -> Launches:
     names = ("parts" if form.partial and name == "output" else name for name in arrays)
     given: tuple[str | int, ...] = (*names, *(there[name] for name in own))
     kernels = [Launch(form, KERNEL, blocks, form.threads, form.shared_bytes, given)]
-    size = 0
+    scratch: tuple[tuple[str, int], ...] = ()
     if form.partial:
         arrays, own = addition_arguments(form.ending)
         given = (*arrays, *(numbers[name] for name in own))
         grid = ceil(rows * columns / THREADS), 1, batches
         kernels.append(Launch(form.ending, ADDITION, grid, THREADS, 0, given))
         size = tiling.parts * batches * rows * columns * form.fragment.summed
-    return Launches(tuple(kernels), np.concatenate(tables).astype(np.int32), size)
+        scratch = (("parts", size),)
+    return Launches(tuple(kernels), np.concatenate(tables).astype(np.int32), scratch)

@@ -178,12 +178,8 @@ class Product:
         names = "first", "second", *self._arrays
         found = dict(zip(names, (*given, output, *operands), strict=True))
         for (name, one), letters in zip(found.items(), self._tensors, strict=True):
-            shape = tuple(self.problem.sizes[i] for i in letters)
-            if tuple(one.shape) != shape:
-                raise SizeError(f"an array must have the shape {shape}, got {tuple(one.shape)}")
             dtype = self.problem.dtype if name in ("first", "second") else self.output_dtype
-            if (known := str(one.dtype).rpartition(".")[2]) != dtype:
-                raise DtypeError(f"an array must be of dtype {dtype}, got {known}")
+            check_array(one, "an array", tuple(self.problem.sizes[i] for i in letters), dtype)
         return found
 
     def ending(self, arithmetic: Arithmetic) -> Ending:
@@ -233,6 +229,21 @@ def _order(problem: Problem, letters: Iterable[str], tensors: tuple[int, ...]) -
             found.remove(last[0])
             return (*found, *last)
     return tuple(found)
+
+
+def check_array(array: Any, name: str, shape: tuple[int, ...], dtype: str) -> None:
+    """Raise an error unless an array, of any library, has a shape and a dtype.
+
+    Examples
+    --------
+    >>> check_array(np.ones(3), "x", (3,), "float32")
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.DtypeError: x must be of dtype float32, got float64
+    """
+    if tuple(array.shape) != shape:
+        raise SizeError(f"{name} must have the shape {shape}, got {tuple(array.shape)}")
+    if (known := str(array.dtype).rpartition(".")[2]) != dtype:
+        raise DtypeError(f"{name} must be of dtype {dtype}, got {known}")
 
 
 def is_linear(places: Places) -> bool:

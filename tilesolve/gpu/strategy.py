@@ -12,6 +12,7 @@ import numpy as np
 from tilesolve.constants import gpu as limits
 from tilesolve.contractions.errors import DtypeError, PlanError
 from tilesolve.contractions.problem import Problem
+from tilesolve.gpu.launches import Launches, list_launches
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
 from tilesolve.gpu.product import Product
 from tilesolve.gpu.program import Relaxed, relax
@@ -60,6 +61,16 @@ class DeviceSolution:
     def problem(self) -> Problem:
         """The contraction."""
         return self.product.problem
+
+    @property
+    def form(self) -> Form:
+        """What code is made of."""
+        return self.tiling.form
+
+    @property
+    def launches(self) -> Launches:
+        """The kernels, and how they are started."""
+        return list_launches(self.product, self.tiling)
 
 
 def choose_arithmetic(problem: Problem, device: Device, *, tf32: bool) -> Arithmetic:

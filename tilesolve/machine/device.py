@@ -64,6 +64,10 @@ class Device:
     overlap, peak_share
         Share of the time of other levels that shows beside the slowest one's, and what kernels
         reach of the peaks at best.
+    host_bandwidth
+        Bytes a second between the computer's memory and the device's.
+    measured
+        Whose bandwidths were measured: names of levels, and ``host``.
 
     Examples
     --------
@@ -92,6 +96,8 @@ class Device:
     latency_seconds: float = 0.2e-6
     overlap: float = 0.5
     peak_share: float = 0.7
+    host_bandwidth: float = 2.5e10
+    measured: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         where = f"device {self.name!r}"
@@ -101,7 +107,8 @@ class Device:
         check_levels(where, self.levels)
         if [level.name for level in self.levels] != ["shared", "L2", "memory"]:
             raise MachineError(f"{where}: the levels are shared, L2 and memory")
-        check_rate(where, "frequency", self.frequency)
+        for field in ("frequency", "host_bandwidth"):
+            check_rate(where, field, getattr(self, field))
         for kind, rate in self.peaks:
             check_rate(where, f"peak of {kind}", rate)
         for field in ("launch_seconds", "latency_seconds"):
@@ -121,6 +128,19 @@ class Device:
         """
         found = dict(self.peaks).get(arithmetic)
         return None if found is None else found * self.peak_share
+
+    @property
+    def source(self) -> str:
+        """Where its figures come from, as reports say it.
+
+        Examples
+        --------
+        >>> Device.load("h100").source
+        'figures of the device are published or assumed, not measured'
+        """
+        if not self.measured:
+            return "figures of the device are published or assumed, not measured"
+        return f"bandwidths of {', '.join(self.measured)} are measured, others published or assumed"
 
     @classmethod
     def load(cls, name: str | os.PathLike[str]) -> Self:
@@ -158,7 +178,8 @@ h100, h200, rtx2080ti, xavier
             found = tomllib.loads(text)
             levels = tuple(Level(**{"capacity": None, **one}) for one in found.pop("level"))
             peaks = tuple(found.pop("peak").items())
-            return cls(levels=levels, peaks=peaks, **found)
+            measured = tuple(map(str, found.pop("measured", ())))
+            return cls(levels=levels, peaks=peaks, measured=measured, **found)
         except (KeyError, TypeError, AttributeError, tomllib.TOMLDecodeError) as error:
             raise MachineError(f"no device file: {error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -29,14 +30,40 @@ from tilesolve.nests.request import NestMode, NestRequest, Route
 from tilesolve.nests.solutions import NestSolution
 from tilesolve.nests.solved import SolvedNest
 from tilesolve.plans import cache as plan_cache
-from tilesolve.plans.base import BasePlan
+from tilesolve.plans.base import MachinePlan
 from tilesolve.system.checks import check_threads
 
 if TYPE_CHECKING:
     from tilesolve.nests.running import NestRunner
 
 
-class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
+class StatementsPlan(ABC):
+    """What plans of statements take and return, for CPUs and for GPUs."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def computation(self) -> Computation:
+        """What is computed."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The arrays that a call takes, in the order in which the text reads them."""
+        return self.computation.inputs
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The arrays that a call returns."""
+        return self.computation.outputs
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The numbers that a call takes by name."""
+        return tuple(name for name, _ in self.computation.params)
+
+
+class NestPlan(StatementsPlan, MachinePlan[SolvedNest, "NestRunner"]):
     """How to run a computation on a machine, and what that is predicted to cost.
 
     Parameters
@@ -81,21 +108,6 @@ class NestPlan(BasePlan[SolvedNest, "NestRunner"]):
     def computation(self) -> Computation:
         """What is computed."""
         return self.request.computation
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The arrays that a call takes, in the order in which the text reads them."""
-        return self.computation.inputs
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The arrays that a call returns."""
-        return self.computation.outputs
-
-    @property
-    def params(self) -> tuple[str, ...]:
-        """The numbers that a call takes by name."""
-        return tuple(name for name, _ in self.computation.params)
 
     @property
     def mode(self) -> NestMode:

@@ -13,7 +13,7 @@ from tilesolve.contractions.errors import DeviceError, PlanError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.powers import expand_powers
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Apply, Read
+from tilesolve.contractions.statements.terms import Read
 from tilesolve.gpu.launches import Launch, Launches
 from tilesolve.kernels.gpu.assembling import assemble
 from tilesolve.kernels.gpu.stages import StageKernels
@@ -60,11 +60,13 @@ class DeviceStages:
     @property
     def launches(self) -> Launches:
         """The kernels, and how they are started."""
-        form, found = self.form, list[Launch]()
+        form, found, scratch = self.form, list[Launch](), list[tuple[str, int]]()
         for one in form.kernels:
             names, blocks = tuple(array.name for array in one.arrays), (one.blocks, 1, 1)
             found.append(Launch(form, one.name, blocks, one.threads, one.shared_bytes, names))
-        return Launches(tuple(found))
+            if names[-1] not in self.computation.outputs:
+                scratch.append((names[-1], one.arrays[-1].bytes))
+        return Launches(tuple(found), scratch=tuple(scratch))
 
 
 def solve_stages(
@@ -92,6 +94,52 @@ def solve_stages(
     >>> [one.names for one in solve_stages(found, Device.load("a100")).groups]
     [('b', 'o')]
     """
+    solver = _make_solver(computation, device, fusion, mode)
+    groups = [solver.of((stage.name,)) for stage in solver.computation.stages]
+    if fusion != "none":
+        groups = solver.merge()
+    found, assembled = solver.assemble(groups)
+    return DeviceStages(computation, device, fusion, mode, found, assembled)
+
+
+def restore_stages(
+    computation: Computation,
+    device: Device,
+    groups: Sequence[tuple[Names, Mapping[str, int], int, int]],
+    *,
+    fusion: DeviceFusion,
+    mode: DeviceMode,
+    assembled: bool,
+) -> DeviceStages:
+    """Return how stages run, given each group's stages, tiles, threads and registers.
+
+    Raises
+    ------
+    PlanError
+        If the groups are not all stages in order, or one does not fit the device.
+    """
+    solver = _make_solver(computation, device, fusion, mode)
+    left, found = [one.name for one in solver.computation.stages], list[Tiled]()
+    done = {*computation.inputs}
+    for at, (names, tiles, threads, registers) in enumerate(groups):
+        group = solver.group(names)
+        reads = {x.array for one in group.computation.stages for x in one.reads}
+        kernel = replace(group.tile(tiles), name=f"group{at}", threads=threads)
+        one = group.price(kernel, registers)
+        if one is None or one.names != names or not reads <= {*done, *names}:
+            raise PlanError(f"{', '.join(names)} are no group of stages for {device.name}")
+        left = [name for name in left if name not in names]
+        done.add(names[-1])
+        found.append(one)
+    if left or not {*computation.outputs} <= done:
+        raise PlanError(f"groups of the plan do not compute {computation}")
+    return DeviceStages(computation, device, fusion, mode, tuple(found), assembled)
+
+
+def _make_solver(
+    computation: Computation, device: Device, fusion: DeviceFusion, mode: DeviceMode
+) -> _Solver:
+    """Return what finds groups, of stages as they are computed."""
     asked = {"fusion": (fusion, get_args(DeviceFusion)), "mode": (mode, get_args(DeviceMode))}
     for name, (value, known) in asked.items():
         if not isinstance(value, str) or value not in known:
@@ -100,12 +148,7 @@ def solve_stages(
     simple = bind_part(computation, tuple(_expand(computation)))
     if fusion == "nested":
         simple = simplify(simple, pinned=frozenset(computation.outputs))
-    solver = _Solver(simple, device, mode)
-    groups = [solver.of((stage.name,)) for stage in simple.stages]
-    if fusion != "none":
-        groups = solver.merge()
-    found, assembled = solver.assemble(groups)
-    return DeviceStages(computation, device, fusion, mode, found, assembled)
+    return _Solver(simple, device, mode)
 
 
 def _expand(computation: Computation) -> Iterator[Stage]:
@@ -144,10 +187,6 @@ def check_stages(computation: Computation) -> None:
             "gathers: values are positions": any(
                 isinstance(one, Read) and any(x.reads for x in one.parts) for one in stage.term.all
             ),
-            "has sines, cosines or tangents, which read a table": any(
-                isinstance(one, Apply) and one.name in ("sin", "cos", "tan")
-                for one in stage.term.all
-            ),
             "is a contraction, which a plan of its own computes": is_contraction(
                 computation, stage
             ),
@@ -173,12 +212,17 @@ class _Solver:
     _known: dict[Names, list[Tiled]] = field(default_factory=dict)
     _groups: dict[Names, DeviceGroup] = field(default_factory=dict)
 
+    def group(self, names: Names) -> DeviceGroup:
+        """Return some stages as a group."""
+        if names not in self._groups:
+            stages = tuple(one for one in self.computation.stages if one.name in names)
+            self._groups[names] = DeviceGroup(self.device, _take(self.computation, stages))
+        return self._groups[names]
+
     def rank(self, names: Names) -> list[Tiled]:
         """Return the best kernels of a group; none if it does not fit the device."""
         if names not in self._known:
-            stages = tuple(one for one in self.computation.stages if one.name in names)
-            group = DeviceGroup(self.device, _take(self.computation, stages))
-            self._groups[names] = group
+            group = self.group(names)
             able = all(name in group.regions.spans for name in names)
             found = sorted(group.list_tiled(), key=self.cost) if able else []
             self._known[names] = found[:TRIED_KERNELS]
@@ -244,7 +288,7 @@ class _Solver:
             made = assemble(form, self.device.capability) if several else None
             for at, kernel in several.items():
                 registers, spilled = made.counts[kernel.name] if made else (STAGE_REGISTERS, 0)
-                one = self._groups[groups[at].names].price(kernel, registers)
+                one = self.group(groups[at].names).price(kernel, registers)
                 if one is not None and not spilled:
                     found[at] = one
             if len(found) == len(groups):

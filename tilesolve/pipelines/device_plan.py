@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.contractions.arrays import read_array
-from tilesolve.contractions.errors import DeviceError, DtypeError, SizeError
-from tilesolve.contractions.statements.computation import ArrayInfo, Computation
-from tilesolve.gpu.emulation import Job, emulate
-from tilesolve.kernels.gpu.assembling import show_code
+from tilesolve.contractions.errors import SizeError
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.gpu.product import check_array
+from tilesolve.gpu.running import read_given
 from tilesolve.machine.device import Device
-from tilesolve.pipelines.device_groups import DeviceFusion, DeviceMode, DeviceStages, solve_stages
-from tilesolve.system.html_report import write_html_report
+from tilesolve.nests.files import VALUES
+from tilesolve.nests.plan import StatementsPlan
+from tilesolve.pipelines.device_groups import (
+    DeviceFusion,
+    DeviceMode,
+    DeviceStages,
+    restore_stages,
+    solve_stages,
+)
+from tilesolve.plans.device_base import DEVICE_FORMAT, BaseDevicePlan, describe_copies
+from tilesolve.plans.files import refuse_damage, seal, unseal
 from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_duration, format_size, format_volume
 
+HOLDS = "a plan of a pipeline for a GPU"
+"""What such JSON says that it holds."""
 
-@dataclass(frozen=True, repr=False)
-class DevicePlan:
+
+class DevicePlan(StatementsPlan, BaseDevicePlan[DeviceStages]):
     """How to run stages on a GPU: groups, their tiles and prices, in its solution.
 
     Examples
@@ -32,46 +41,16 @@ class DevicePlan:
     >>> found = pipeline(text, A=(513, 513), machine="a100")
     >>> ".target sm_80" in found.code("ptx"), found.outputs
     (True, ('o',))
+    >>> DevicePlan.from_json(found.to_json()) == found
+    True
     """
 
-    solution: DeviceStages
+    __slots__ = ()
 
     @property
     def computation(self) -> Computation:
         """What is computed."""
         return self.solution.computation
-
-    @property
-    def device(self) -> Device:
-        """Where."""
-        return self.solution.device
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The arrays that a call takes, in the order in which the stages read them."""
-        return self.computation.inputs
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The arrays that a call returns."""
-        return self.computation.outputs
-
-    @property
-    def seconds(self) -> float:
-        """The predicted time."""
-        return self.solution.seconds
-
-    def code(self, kind: str) -> Any:
-        """Return all kernels: PTX as text, or SPIR-V as bytes.
-
-        Raises
-        ------
-        PlanError
-            If there is no such kind.
-        DeviceError
-            If LLVM makes no code of a stage.
-        """
-        return show_code(self.solution.form, self.device.capability, kind)
 
     def emulate(self, *arrays: npt.ArrayLike, **named: npt.ArrayLike) -> Any:
         """Return the result, of several `outputs` a tuple, computed by the same kernels on the CPU.
@@ -85,41 +64,113 @@ class DevicePlan:
         SizeError, DtypeError
             If an array is missing, or not of the plan's shape and dtype.
         """
-        found = emulate([self.prepare(*arrays, **named)])[0]
+        found = self._emulate(self.prepare(*arrays, **named), self.outputs)
         return found[0] if len(found) == 1 else tuple(found)
 
-    def prepare(self, *arrays: npt.ArrayLike, **named: npt.ArrayLike) -> Job:
-        """Return the kernels with arrays to run on: those that are given, and new ones."""
-        computation = self.computation
-        given = {**dict(zip(self.inputs, arrays, strict=False)), **named}
-        params = [ArrayInfo(name, (1,), kind) for name, kind in computation.params]
-        wanted = [*(computation.array(name) for name in self.inputs), *params]
-        if len(arrays) > len(self.inputs) or given.keys() != {one.name for one in wanted}:
-            told = ", ".join(one.name for one in wanted)
-            raise SizeError(f"the pipeline takes {told}; {len(arrays) + len(named)} are given")
-        found = {one.name: _read(given[one.name], one, params) for one in wanted}
-        for group in self.solution.groups:
-            made = group.kernel.arrays[-1]
-            found[made.name] = np.empty(made.shape, made.dtype)
-        return Job(self.solution.launches, found, self.outputs)
+    def prepare(self, *arrays: npt.ArrayLike, **named: npt.ArrayLike) -> dict[str, Any]:
+        """Return arrays by the kernels' names: those that are given, parameters and new outputs."""
+        given, numbers = self._read(arrays, named)
+        return {**given, **numbers, **self._make_outs(given, None)}
 
-    def __call__(self, *arrays: Any, out: Any = None) -> Any:
-        """Raise an error: kernels of pipelines are not started on a GPU yet.
+    def __call__(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Any:
+        """Compute the stages on the GPU.
+
+        Parameters
+        ----------
+        *arrays
+            In the order of `inputs`. On the GPU, with DLPack or ``__cuda_array_interface__``; or
+            NumPy's, which are copied there, and the results back.
+        out
+            Where the result goes, of several `outputs` a tuple; of NumPy's arrays new ones if None.
+        stream
+            The stream to run on; the device's default one if None.
+        **named
+            Parameters, which are numbers, and other inputs.
 
         Raises
         ------
         DeviceError
-            Always.
+            If there is no GPU, or not all arrays are on it.
+        SizeError, DtypeError
+            If an array is missing, or not of the plan's shape and dtype.
+        PlanError
+            If results share elements with one another, or with what is given.
         """
-        raise DeviceError(
-            "plans of pipelines do not start kernels on a GPU yet: take plan.code, or "
-            "plan.emulate on a CPU"
-        )
+        given, numbers = self._read(arrays, named)
+        outs = self._make_outs(given, out)
+        self.executor.run({**given, **outs}, self.outputs, stream, numbers)
+        return tuple(outs.values()) if len(outs) > 1 else outs[self.outputs[0]]
 
-    def whatif(self, **factors: float) -> DevicePlan:
-        """Return the plan for a device with some figures multiplied, see `GpuPlan.whatif`."""
-        device = self.device.scale(factors)
-        return plan_stages(self.computation, device, self.solution.fusion, self.solution.mode)
+    def _read(
+        self, arrays: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the inputs of a call by name, and its parameters as arrays of one element."""
+        kinds = dict(self.computation.params)
+        given = {**dict(zip(self.inputs, arrays, strict=False)), **named}
+        wanted, count = [*self.inputs, *kinds], len(arrays) + len(named)
+        if given.keys() != {*wanted} or count != len(wanted):
+            raise SizeError(f"the pipeline takes {', '.join(wanted)}; {count} are given")
+        found = {name: read_given(given[name], name) for name in self.inputs}
+        self._check(found)
+        return found, {name: np.full(1, given[name], kind) for name, kind in kinds.items()}
+
+    def _make_outs(self, given: Mapping[str, Any], out: Any) -> dict[str, Any]:
+        """Return arrays for the results by name, as far as they are not given new ones."""
+        outs = out if len(self.outputs) > 1 and out is not None else [out] * len(self.outputs)
+        found = {}
+        for name, one in zip(self.outputs, outs, strict=True):
+            info = self.computation.array(name)
+            found[name] = self._make_out(given, one, info.shape, info.dtype)
+        self._check(found)
+        return found
+
+    def _check(self, arrays: Mapping[str, Any]) -> None:
+        for name, one in arrays.items():
+            info = self.computation.array(name)
+            check_array(one, name, info.shape, info.dtype)
+
+    def _rescale(self, factors: Mapping[str, float]) -> DeviceStages:
+        old = self.solution
+        return solve_stages(old.computation, old.device.scale(factors), old.fusion, old.mode)
+
+    def to_json(self) -> str:
+        """Return the plan as JSON; `from_json` reads it back to an equal value."""
+        found = self.solution
+        groups = [
+            {
+                "stages": one.names,
+                "tiles": dict(one.kernel.tiles),
+                "threads": one.kernel.threads,
+                "registers": one.registers,
+            }
+            for one in found.groups
+        ]
+        data = {
+            "computation": VALUES.write(found.computation),
+            "device": found.device.to_toml(),
+            **{name: getattr(found, name) for name in _KEPT},
+            "groups": groups,
+        }
+        return seal(HOLDS, DEVICE_FORMAT, data)
+
+    @classmethod
+    def from_json(cls, text: str) -> DevicePlan:
+        """Read a plan from JSON.
+
+        Raises
+        ------
+        PlanError
+            If it is no such plan.
+        """
+        data = unseal(text, HOLDS, DEVICE_FORMAT)
+        with refuse_damage():
+            computation = VALUES.read(Computation, data["computation"])
+            device, kept = Device.from_toml(data["device"]), {x: data[x] for x in _KEPT}
+            groups = [
+                (tuple(one["stages"]), one["tiles"], one["threads"], one["registers"])
+                for one in data["groups"]
+            ]
+            return cls(restore_stages(computation, device, groups, **kept))
 
     def __repr__(self) -> str:
         names = " ".join(one.names[-1] for one in self.solution.groups)
@@ -128,20 +179,9 @@ class DevicePlan:
     def __str__(self) -> str:
         return "\n".join(_report(self.solution))
 
-    def _repr_html_(self) -> str:
-        return write_html_report(str(self))
 
-
-def _read(array: npt.ArrayLike, wanted: ArrayInfo, params: list[ArrayInfo]) -> npt.NDArray[Any]:
-    """Return an array of NumPy's as a plan has it; a parameter as an array of one element."""
-    if wanted in params:
-        return np.full(1, array, wanted.dtype)
-    found = read_array(array, wanted.name)
-    if found.shape != wanted.shape:
-        raise SizeError(f"{wanted.name} has shape {found.shape}, the plan {wanted.shape}")
-    if found.dtype.name != wanted.dtype:
-        raise DtypeError(f"{wanted.name} is {found.dtype.name}, the plan is {wanted.dtype}")
-    return found
+_KEPT = ("fusion", "mode", "assembled")
+"""What JSON has of a solution as it is."""
 
 
 def plan_stages(
@@ -162,7 +202,11 @@ def _report(found: DeviceStages) -> Iterator[str]:
         f"{stages} stages in {len(found.groups)} kernels on {device.name}, fusion "
         f"{found.fusion!r}, predicted {format_duration(found.seconds)}"
     )
-    yield f"registers are {source}; figures of the device are published or assumed, not measured"
+    yield f"registers are {source}; {device.source}"
+    whole = found.computation
+    yield describe_copies(
+        device, sum(whole.array(x).bytes for x in (*whole.inputs, *whole.outputs))
+    )
     yield ""
     rows = [["kernel", "tile", "blocks", "threads", "shared", "registers", "occupancy"]]
     rows[0] += ["barriers", "work again"]

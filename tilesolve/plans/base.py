@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import FrozenInstanceError
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -15,6 +16,15 @@ class Solved(Protocol):
     """What a plan holds: a frozen value that says how something is run."""
 
     @property
+    def seconds(self) -> float:
+        """The predicted time."""
+        ...
+
+
+class MachineSolved(Solved, Protocol):
+    """The same for a CPU."""
+
+    @property
     def machine(self) -> Machine:
         """Where."""
         ...
@@ -24,13 +34,9 @@ class Solved(Protocol):
         """Cores that share the work."""
         ...
 
-    @property
-    def seconds(self) -> float:
-        """The predicted time."""
-        ...
-
 
 SolvedT = TypeVar("SolvedT", bound=Solved)
+MachineSolvedT = TypeVar("MachineSolvedT", bound=MachineSolved)
 ExecutorT = TypeVar("ExecutorT")
 
 
@@ -54,8 +60,8 @@ class BasePlan(ABC, Generic[SolvedT, ExecutorT]):
         """Return what runs the solution."""
 
     @abstractmethod
-    def _solve_again(self, machine: Machine) -> SolvedT:
-        """Return the solution of what this one solves on another machine."""
+    def _rescale(self, factors: Mapping[str, float]) -> SolvedT:
+        """Return the solution of what this one solves where figures are multiplied."""
 
     @abstractmethod
     def to_json(self) -> str:
@@ -74,16 +80,6 @@ class BasePlan(ABC, Generic[SolvedT, ExecutorT]):
     def solution(self) -> SolvedT:
         """What the plan holds: how all is run, what that costs, and how it was found."""
         return self._solution
-
-    @property
-    def machine(self) -> Machine:
-        """Where."""
-        return self._solution.machine
-
-    @property
-    def threads(self) -> int:
-        """Cores that share the work."""
-        return self._solution.threads
 
     @property
     def seconds(self) -> float:
@@ -107,7 +103,7 @@ class BasePlan(ABC, Generic[SolvedT, ExecutorT]):
         >>> found.whatif(compute=0.5).price.bottleneck
         'compute'
         """
-        return type(self)(self._solve_again(scale_figures(self.machine, factors)))
+        return type(self)(self._rescale(factors))
 
     def __eq__(self, other: object) -> bool:
         return self._solution == other._solution if type(other) is type(self) else NotImplemented
@@ -131,3 +127,26 @@ class BasePlan(ABC, Generic[SolvedT, ExecutorT]):
 
     def _repr_html_(self) -> str:
         return write_html_report(str(self))
+
+
+class MachinePlan(BasePlan[MachineSolvedT, ExecutorT]):
+    """A plan for a CPU."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _solve_again(self, machine: Machine) -> MachineSolvedT:
+        """Return the solution of what this one solves on another machine."""
+
+    def _rescale(self, factors: Mapping[str, float]) -> MachineSolvedT:
+        return self._solve_again(scale_figures(self.machine, factors))
+
+    @property
+    def machine(self) -> Machine:
+        """Where."""
+        return self._solution.machine
+
+    @property
+    def threads(self) -> int:
+        """Cores that share the work."""
+        return self._solution.threads

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,9 @@ from tilesolve.contractions.argument_kinds import read_flag
 from tilesolve.contractions.device_problem import DeviceProblem
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.epilogue_terms import SUM
-from tilesolve.contractions.errors import DeviceError, PlanError, TilesolveError
-from tilesolve.contractions.half_precision import array_dtype
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
-from tilesolve.gpu.emulation import Job, emulate
-from tilesolve.gpu.launches import list_launches
 from tilesolve.gpu.product import Product
-from tilesolve.gpu.running import DeviceRunner
 from tilesolve.gpu.strategy import (
     SCHEDULES,
     DeviceSolution,
@@ -29,22 +24,21 @@ from tilesolve.gpu.strategy import (
     price_solution,
     solve_for_device,
 )
-from tilesolve.kernels.gpu.assembling import show_code
 from tilesolve.kernels.gpu.forms import WARP
 from tilesolve.machine.device import Device, find_device
 from tilesolve.model.price import Price
 from tilesolve.planning.demand import Demand
+from tilesolve.plans.device_base import DEVICE_FORMAT, BaseDevicePlan, describe_copies
+from tilesolve.plans.files import refuse_damage, seal, unseal
 from tilesolve.plans.report import level_row
-from tilesolve.system.html_report import write_html_report
 from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_duration, format_size
 
-FORMAT = 2
-"""Version of these plans' JSON."""
+HOLDS = "a plan of a contraction for a GPU"
+"""What such JSON says that it holds."""
 
 
-@dataclass(frozen=True, repr=False)
-class GpuPlan:
+class GpuPlan(BaseDevicePlan[DeviceSolution]):
     """How to run a contraction on a GPU, and what that is predicted to cost.
 
     Parameters
@@ -60,7 +54,7 @@ class GpuPlan:
     ('compute', True)
     """
 
-    solution: DeviceSolution
+    __slots__ = ()
 
     @property
     def problem(self) -> Problem:
@@ -68,38 +62,14 @@ class GpuPlan:
         return self.solution.problem
 
     @property
-    def device(self) -> Device:
-        """Where."""
-        return self.solution.device
-
-    @property
     def price(self) -> Price:
         """What the tiles cost, level by level."""
         return self.solution.cost
 
     @property
-    def seconds(self) -> float:
-        """The predicted time."""
-        return self.solution.seconds
-
-    @property
     def flops(self) -> float:
         """Predicted flop/s."""
         return self.problem.flops / self.seconds
-
-    def code(self, kind: str) -> Any:  # noqa: ANN401 - text or bytes
-        """Return the kernel: PTX as text, or SPIR-V as bytes.
-
-        Where the sum has parts, what adds them up is another kernel, which this leaves out.
-
-        Raises
-        ------
-        PlanError
-            If there is no such kind.
-        DeviceError
-            If LLVM makes no code of it.
-        """
-        return show_code(self.solution.tiling.form, self.device.capability, kind)
 
     def emulate(
         self,
@@ -118,16 +88,23 @@ class GpuPlan:
         SizeError, DtypeError
             If an array is not of the plan's shape and dtype.
         """
-        product = self.solution.product
-        out = self._empty() if out is None else out
         one, other, *more = (np.asarray(given) for given in (first, second, *operands))
-        arrays = product.name_arrays(one, other, out, more)
-        ((out[...],),) = emulate([Job(list_launches(product, self.solution.tiling), arrays)])
-        return out
+        arrays = self._name_arrays(one, other, out, more)
+        (arrays["output"][...],) = self._emulate(arrays, ("output",))
+        return np.asarray(arrays["output"])
 
-    def _empty(self) -> npt.NDArray[Any]:
-        """Return an output of zeros."""
-        return np.zeros(self.problem.shapes[0], array_dtype(self.solution.product.output_dtype))
+    def _name_arrays(
+        self,
+        first: Any,  # noqa: ANN401
+        second: Any,  # noqa: ANN401
+        out: Any,  # noqa: ANN401
+        operands: Sequence[Any],
+    ) -> dict[str, Any]:
+        """Return the arrays of a call by the kernels' names, a new output if None is given."""
+        product = self.solution.product
+        shape, dtype = self.problem.shapes[0], product.output_dtype
+        out = self._make_out({"first": first, "second": second}, out, shape, dtype)
+        return product.name_arrays(first, second, out, operands)
 
     def __call__(
         self,
@@ -159,25 +136,15 @@ class GpuPlan:
         SizeError, DtypeError
             If an array is not of the plan's shape and dtype.
         """
-        runner = DeviceRunner(self.solution)
-        if isinstance(first, np.ndarray) and out is None:
-            out = self._empty()
-        if out is None:
-            raise DeviceError("of arrays on a GPU out must be given")
-        return runner.run(first, second, out, operands, stream)
+        arrays = self._name_arrays(first, second, out, operands)
+        adds = self.solution.product.accumulate
+        self.executor.run(arrays, ("output",), stream, adds=adds)
+        return arrays["output"]
 
-    def whatif(self, **factors: float) -> GpuPlan:
-        """Return the plan for a device with some figures multiplied.
-
-        Parameters
-        ----------
-        **factors
-            ``shared_bandwidth``, ``l2_bandwidth``, ``memory_bandwidth``, ``shared_capacity``,
-            ``l2_capacity`` or ``compute``: what each is multiplied by.
-        """
+    def _rescale(self, factors: Mapping[str, float]) -> DeviceSolution:
         old = self.solution
         device = old.device.scale(factors)
-        return GpuPlan(solve_for_device(old.product, device, schedule=old.schedule, tf32=old.tf32))
+        return solve_for_device(old.product, device, schedule=old.schedule, tf32=old.tf32)
 
     def to_json(self) -> str:
         """Return the plan as JSON; `from_json` reads it back to an equal value.
@@ -186,9 +153,10 @@ class GpuPlan:
         """
         found, form = self.solution, self.solution.tiling.form
         problem, product = self.problem, found.product
-        return json.dumps(
+        return seal(
+            HOLDS,
+            DEVICE_FORMAT,
             {
-                "format": FORMAT,
                 "problem": [str(problem.spec), dict(problem.sizes), problem.dtype],
                 "epilogue": str(product.epilogue),
                 "accumulate": product.accumulate,
@@ -197,7 +165,7 @@ class GpuPlan:
                 "warps": form.warps,
                 "more": [form.stages, found.tiling.parts, found.tiling.group],
                 **{name: getattr(found, name) for name in _KEPT},
-            }
+            },
         )
 
     @classmethod
@@ -209,10 +177,8 @@ class GpuPlan:
         PlanError
             If it is no such plan.
         """
-        try:
-            found = json.loads(text)
-            if found["format"] != FORMAT:
-                raise PlanError(f"a plan for GPUs has format {FORMAT}")
+        found = unseal(text, HOLDS, DEVICE_FORMAT)
+        with refuse_damage():
             problem, device = DeviceProblem.of(*found["problem"]), Device.from_toml(found["device"])
             chain = Epilogue.parse(found["epilogue"])
             product = Product.of(problem, chain, accumulate=found["accumulate"])
@@ -221,8 +187,6 @@ class GpuPlan:
             tiling = make_tiling(product, arithmetic, block, warps, *found["more"])
             kept = {name: found[name] for name in _KEPT}
             return cls(price_solution(product, device, tiling, **kept))
-        except (TilesolveError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PlanError(f"no plan for GPUs: {error}") from None
 
     def __repr__(self) -> str:
         return (
@@ -232,9 +196,6 @@ class GpuPlan:
 
     def __str__(self) -> str:
         return "\n".join(_report(self.solution))
-
-    def _repr_html_(self) -> str:
-        return write_html_report(str(self))
 
 
 _KEPT = ("schedule", "tf32", "registers", "assembled", "priced", "spilled")
@@ -281,8 +242,9 @@ def _report(found: DeviceSolution) -> Iterator[str]:
     rate = format(problem.flops / found.seconds / 1e12, ".4g")
     yield (
         f"predicted: {format_duration(found.seconds)}, {rate} TFLOP/s, bound by "
-        f"{found.cost.bottleneck}; figures of the device are published or assumed, not measured"
+        f"{found.cost.bottleneck}; {device.source}"
     )
+    yield describe_copies(device, sum(problem.bytes))
     yield ""
     table = [["tile", "rows", "columns", "sum"]]
     fragment = form.fragment

@@ -14,13 +14,13 @@ from tilesolve.model.price import Price
 from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Chains, Search, Solution
-from tilesolve.plans.base import BasePlan, ExecutorT
+from tilesolve.plans.base import ExecutorT, MachinePlan
 
 if TYPE_CHECKING:
     from tilesolve.model.working_sets import Reuse
 
 
-class SolutionFigures(BasePlan[Solution, ExecutorT]):
+class SolutionFigures(MachinePlan[Solution, ExecutorT]):
     """The parts of a solution, and what follows from them."""
 
     __slots__ = ()
