@@ -278,7 +278,9 @@ def _read_table(builder: ir.IRBuilder, at: ir.Value, kind: ir.Type) -> list[ir.V
     if not isinstance(kind, ir.VectorType):
         first = builder.mul(at, INT64(parts))
         places = [builder.add(first, INT64(part)) for part in range(parts)]
-        origin = ir.FormattedConstant(ir.PointerType(addrspace=table.addrspace), table.get_reference())
+        origin = ir.FormattedConstant(
+            ir.PointerType(addrspace=table.addrspace), table.get_reference()
+        )
         addresses = [builder.gep(origin, [one], source_etype=kind) for one in places]
         return [builder.load(one, typ=kind) for one in addresses]
     origin, size = builder.ptrtoint(table, INT64), 8

@@ -126,7 +126,8 @@ def restore_stages(
         reads = {x.array for one in group.computation.stages for x in one.reads}
         kernel = replace(group.tile(tiles), name=f"group{at}", threads=threads)
         one = group.price(kernel, registers)
-        if one is None or one.names != names or not reads <= {*done, *names}:
+        able = {*names} <= {*left} and reads <= {*done, *names}
+        if one is None or one.names != names or not able:
             raise PlanError(f"{', '.join(names)} are no group of stages for {device.name}")
         left = [name for name in left if name not in names]
         done.add(names[-1])
