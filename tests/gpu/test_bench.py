@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from commands import invoke
 
-from tilesolve.bench.gpu import OURS, Lab, list_cases, main, measure
+from tilesolve.bench.gpu import Lab, list_cases, main, measure
+from tilesolve.bench.gpu_cases import OURS
+from tilesolve.bench.pipelines import CASES
 from tilesolve.calibration.gpu import TOLD, calibrate_gpu
 from tilesolve.contractions.errors import DeviceError, MachineError
+from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.machine.device import Device, find_device
 
 
@@ -32,6 +35,21 @@ class StubLab(Lab):
     def list_peers(self, product, first, second, out):
         return {"cuBLAS": lambda: np.full_like(out, 4.0)}
 
+    def send(self, array):
+        return np.array(array)
+
+    def fetch(self, array):
+        return array
+
+    def bind(self, solution, arrays):
+        computation = solution.computation
+        (name,), kind = computation.outputs, computation.output.dtype
+        result = evaluate(computation, arrays).astype(kind) + self.wrong
+        return lambda: self._fill(arrays[name], result)
+
+    def list_function_peers(self, function, arrays):
+        return {"torch.compile": lambda: function(*arrays)}
+
     def compare(self, one, other):
         return float(np.abs(one - other).max() / np.abs(other).max())
 
@@ -40,14 +58,24 @@ class StubLab(Lab):
         return 1e-3 * self.timed
 
 
+@pytest.fixture(autouse=True)
+def small_pipelines(monkeypatch):
+    found = tuple(CASES[name].shrink(32) for name in ("blur", "unsharp"))
+    monkeypatch.setattr("tilesolve.bench.gpu.PIPELINES", found)
+    monkeypatch.setattr("tilesolve.pipelines.device_groups.assemble", lambda *_: None)
+
+
 def test_losses_come_first_and_a_page_is_written(tmp_path, capsys):
     file = tmp_path / "found.json"
     assert main(["--json", str(file), "--page", str(tmp_path)], StubLab()) == 0
     found = json.loads(file.read_text())["cases"]
     groups = [one["case"].split()[0] for one in found]
-    assert groups == sorted(groups, key=("drawn", "products", "tccg").index)
+    assert groups == sorted(groups, key=("drawn", "products", "pipelines", "tccg").index)
     assert groups.count("products") == 16
     assert groups.count("tccg") == 72
+    pipelines = [one for one in found if one["case"].startswith("pipelines")]
+    modes = {OURS, f"{OURS} in groups", f"{OURS} one by one", "torch.compile"}
+    assert [one["seconds"].keys() for one in pipelines] == [modes] * 2
     dtypes = {one["case"].split()[-1] for one in found}
     assert dtypes >= {"float16", "bfloat16", "int8", "float64"}
     lines = capsys.readouterr().out.splitlines()
@@ -57,6 +85,7 @@ def test_losses_come_first_and_a_page_is_written(tmp_path, capsys):
     page = (tmp_path / "nvidia-stub-1.md").read_text()
     assert page.startswith("# NVIDIA Stub 1")
     assert "tccg float32" in page
+    assert all(f"{mode}: {OURS} takes" in page for mode in modes - {OURS, "torch.compile"})
 
 
 def test_wrong_results_fail_and_are_not_timed(tmp_path):
@@ -64,6 +93,8 @@ def test_wrong_results_fail_and_are_not_timed(tmp_path):
     case = next(list_cases(lab))
     assert "wrong by" in measure(lab, case).fault
     assert lab.timed == 0
+    pipeline = next(one for one in list_cases(lab) if one.group == "pipelines")
+    assert "wrong by" in measure(lab, pipeline).fault
     assert main(["--json", str(tmp_path / "x.json")], lab) == 1
 
 

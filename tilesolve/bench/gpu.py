@@ -1,4 +1,4 @@
-"""Plans on a GPU beside cuBLAS and cuTENSOR: ``python -m tilesolve.bench.gpu --json FILE``.
+"""Plans on a GPU beside other libraries: ``python -m tilesolve.bench.gpu --json FILE``.
 
 Correctness comes first; then cases in turn until the time is over. It has not been run on a card.
 """
@@ -16,11 +16,15 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from types import FunctionType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tilesolve.bench.gpu_cases import OURS, Case, Contest, Outcome
+from tilesolve.bench.gpu_pipelines import PIPELINES, set_up_pipeline
+from tilesolve.bench.pipelines import count_work, replace_numpy
 from tilesolve.bench.results.performance_page import write_section
 from tilesolve.bench.results.provenance import collect_provenance
 from tilesolve.bench.results.record_tables import render_tables
@@ -33,11 +37,9 @@ from tilesolve.gpu.running import DeviceRunner
 from tilesolve.gpu.strategy import solve_for_device
 from tilesolve.machine.device import Device
 from tilesolve.machine.model import Machine
+from tilesolve.plans.device_base import DeviceSolved
 from tilesolve.system.files import write_atomically
 from tilesolve.system.tables import Table
-
-OURS = "tilesolve"
-"""The name of our own kernels among contenders."""
 
 SECONDS = 450.0
 """After which no further case begins."""
@@ -48,53 +50,11 @@ SIDES = (1024, 2048, 4096, 8192)
 CASE_SECONDS, MOST_ROUNDS = 0.2, 100
 """How long a contender is timed, and in how many rounds at most."""
 
-ERRORS = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "float64": 1e-10, "int8": 0.0}
+DTYPES = ("float16", "bfloat16", "float32", "float64", "int8")
+"""Of drawn products."""
+
+ERRORS = dict(zip(DTYPES, (2e-2, 1e-1, 1e-4, 1e-10, 0.0), strict=True)) | {"uint16": 0.0}
 """By how much a result may differ from another, of the largest element."""
-
-
-class Contest(NamedTuple):
-    """What computes a case: functions by name, each of which leaves its result.
-
-    `error` returns by how much ours differs from another, of the largest element; `predicted` are
-    our seconds by the model.
-    """
-
-    runs: Mapping[str, Callable[[], object]]
-    error: Callable[[], float]
-    predicted: float
-
-
-class Case(NamedTuple):
-    """One case; `set_up` makes its contest on a card."""
-
-    group: str
-    name: str
-    dtype: str
-    flops: float
-    set_up: Callable[[], Contest]
-
-    def __str__(self) -> str:
-        return f"{self.group} {self.name} {self.dtype}"
-
-
-class Outcome(NamedTuple):
-    """What was found: seconds by contender, or why there are none."""
-
-    case: Case
-    predicted: float = 0.0
-    seconds: Mapping[str, float] = MappingProxyType({})
-    fault: str = ""
-
-    @property
-    def best(self) -> str | None:
-        """The fastest of the others; None if there is none."""
-        others = self.seconds.keys() - {OURS}
-        return min(others, key=self.seconds.__getitem__, default=None)
-
-    @property
-    def ratio(self) -> float:
-        """Our speed over that of the fastest of the others; infinite where there is none."""
-        return self.seconds[self.best] / self.seconds[OURS] if self.best else float("inf")
 
 
 class Lab:
@@ -116,8 +76,10 @@ class Lab:
         except ImportError as error:
             raise BenchmarkError("the benchmark of GPUs takes PyTorch for its arrays") from error
         self.cutensor: Any = None
+        self.cupy: Any = None
         with suppress(ImportError):
-            self.cutensor, self.cupy = import_module("cupyx.cutensor"), import_module("cupy")
+            self.cupy = import_module("cupy")
+            self.cutensor = import_module("cupyx.cutensor")
 
     def draw(self, shape: Sequence[int], dtype: str) -> Any:
         """Return an array of random numbers on the card."""
@@ -126,10 +88,37 @@ class Lab:
             return self.torch.randint(-128, 128, shape, device="cuda", dtype=kind)
         return self.torch.randn(shape, device="cuda").to(kind)
 
+    def send(self, array: NDArray[Any]) -> Any:
+        """Return an array of NumPy's on the card."""
+        return self.torch.from_numpy(np.ascontiguousarray(array)).cuda()
+
+    def fetch(self, array: Any) -> NDArray[Any]:
+        """Return an array of the card's as one of NumPy's."""
+        return np.asarray(array.cpu().numpy())
+
+    def bind(self, solution: DeviceSolved, arrays: Mapping[str, Any]) -> Callable[[], None]:
+        """Return what runs a solution's kernels on arrays on the card."""
+        return DeviceRunner(self.device, solution.launches).bind(arrays)
+
     def run(self, product: Product, first: Any, second: Any, out: Any) -> tuple[Any, float]:
         """Return what computes a product, and the predicted seconds."""
         solution = solve_for_device(product, self.device)
-        return DeviceRunner(solution).bind(first, second, out), solution.seconds
+        return self.bind(solution, product.name_arrays(first, second, out)), solution.seconds
+
+    def list_function_peers(
+        self, function: FunctionType, arrays: Sequence[Any]
+    ) -> dict[str, Callable[[], object]]:
+        """Return what else computes a function of NumPy's arrays, by name."""
+        compiled = self.torch.compile(self.torch.compiler.wrap_numpy(function))
+        found: dict[str, Callable[[], object]] = {"torch.compile": lambda: compiled(*arrays)}
+        if self.cupy is not None:
+            own, given = (
+                replace_numpy(function, self.cupy),
+                list(map(self.cupy.from_dlpack, arrays)),
+            )
+            fused = self.cupy.fuse()(own)
+            found |= {"CuPy": lambda: own(*given), "CuPy fused": lambda: fused(*given)}
+        return found
 
     def list_peers(self, product: Product, first: Any, second: Any, out: Any) -> dict[str, Any]:
         """Return what else computes a product and returns it, by name; `out` is for its result."""
@@ -158,9 +147,9 @@ class Lab:
 
 
 def list_cases(lab: Lab) -> Iterator[Case]:
-    """Yield drawn products, which show what is wrong, then products and TCCG."""
+    """Yield drawn products, which show what is wrong, then products, pipelines and TCCG."""
     rng = random.Random(0)
-    for dtype in ERRORS:
+    for dtype in DTYPES:
         for spec in ("ij-ik-jk",) if dtype == "int8" else ("ij-ki-kj", "abc-bda-dc", "bij-bik-bkj"):
             sizes = {x: 8 * rng.randrange(3, 30) for x in sorted(set(spec) - {"-"})}
             yield _contraction(lab, "drawn", spec, DeviceProblem.of(spec, sizes, dtype))
@@ -169,6 +158,10 @@ def list_cases(lab: Lab) -> Iterator[Case]:
         for side in SIDES:
             problem = DeviceProblem.of(spec, side, dtype)
             yield _contraction(lab, "products", str(side), problem)
+    for pipeline in PIPELINES:
+        set_up = partial(set_up_pipeline, lab, pipeline)
+        work = count_work(pipeline.computation)
+        yield Case("pipelines", pipeline.name, pipeline.dtype, work, set_up)
     for dtype in ("float64", "float32"):
         for name, one in suite("tccg").items():
             problem = DeviceProblem.of(one.spec, one.sizes, dtype)
@@ -206,7 +199,7 @@ def measure(lab: Lab, case: Case) -> Outcome:
     try:
         contest, able = case.set_up(), dict[str, Callable[[], object]]()
         for name, run in contest.runs.items():
-            with nullcontext() if name == OURS else suppress(Exception):
+            with nullcontext() if name.startswith(OURS) else suppress(Exception):
                 run()
                 able[name] = run
         if not (error := contest.error()) <= ERRORS[case.dtype]:
@@ -236,6 +229,11 @@ def write_report(found: Sequence[Outcome], left: int) -> Iterator[str]:
     for name, ratios in groups.items():
         mean = np.exp(np.log(ratios).mean())
         yield f"{name}: {mean:.3f} times as fast as the best other in the geometric mean"
+    modes = dict.fromkeys(x for one in done for x in one.seconds if x.startswith(f"{OURS} "))
+    for mode in modes:
+        ratios = [one.seconds[OURS] / one.seconds[mode] for one in done if mode in one.seconds]
+        mean, count = np.exp(np.log(ratios).mean()), sum(ratio < 1 for ratio in ratios)
+        yield f"{mode}: {OURS} takes {mean:.3f} of its time, and less in {count} of {len(ratios)}"
     yield f"{len(done)} cases measured, {len(found) - len(done)} failed, {left} left for time"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ import numpy.typing as npt
 
 from tilesolve.bench import array_functions as arrays
 from tilesolve.bench import image_functions as images
+from tilesolve.contractions.stand_ins import rebuild
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.nest_suites import NestCase as Nest
+from tilesolve.nests.operations import count_operations
 from tilesolve.pipelines.stages import make_computation
 from tilesolve.pipelines.tracing import Trace, trace_function
 
@@ -93,6 +96,32 @@ class Pipeline(Nest):
         zero = np.zeros((), self.dtype)
         arrays = [np.broadcast_to(zero, shape) for _, shape in self.shapes]
         return trace_function(self.function, signature(self.function).bind(*arrays))
+
+
+def count_work(computation: Computation) -> float:
+    """Return the operations of all stages, each as many as additions that take as long.
+
+    Examples
+    --------
+    >>> count_work(CASES["blur"].computation) > 6 * 4800 * 6400
+    True
+    """
+    dtypes = computation.dtypes
+    return sum(
+        computation.points(one) * count_operations(one.term, dtypes) for one in computation.stages
+    )
+
+
+def replace_numpy(function: FunctionType, other: ModuleType) -> Callable[..., Any]:
+    """Return a function with another library's functions in the place of NumPy's."""
+    made: dict[FunctionType, FunctionType] = {}
+
+    def stand_in(value: Any) -> Any:  # noqa: ANN401 - whatever functions refer to
+        if value is np:
+            return other
+        return rebuild(value, stand_in, made) if isinstance(value, FunctionType) else value
+
+    return rebuild(function, stand_in, made)
 
 
 @cache

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilesolve.bench.case import Array
 from tilesolve.bench.nests import run_function
-from tilesolve.bench.pipelines import Pipeline
+from tilesolve.bench.pipelines import Pipeline, replace_numpy
 from tilesolve.bench.run.halide_nests import SLIDING, make_halide, write_schedule, write_stages
 from tilesolve.bench.run.made import Made, Run
 from tilesolve.bench.run.nest_peers import Operands, name_inputs, run_plan
 from tilesolve.bench.run.numba_nests import make_numba
 from tilesolve.contractions.errors import BenchmarkError, PlanError
-from tilesolve.contractions.stand_ins import rebuild
 from tilesolve.machine.model import Machine
 from tilesolve.nests.arithmetic import lanes_of
 from tilesolve.nests.split import split_sums
@@ -120,15 +119,8 @@ def jax(nest: Pipeline, _: Machine, __: int, operands: Operands, ___: Array) -> 
     from jax import numpy as jnp
 
     jax.config.update("jax_enable_x64", True)
-    made: dict[FunctionType, FunctionType] = {}
-
-    def stand_in(value: Any) -> Any:  # noqa: ANN401 - whatever functions refer to
-        if value is np:
-            return jnp
-        return rebuild(value, stand_in, made) if isinstance(value, FunctionType) else value
-
     assert isinstance(nest.function, FunctionType)
-    compiled = jax.jit(rebuild(nest.function, stand_in, made))
+    compiled = jax.jit(replace_numpy(nest.function, jnp))
     known = name_inputs(nest, operands)
     given = [jnp.asarray(known[name]) for name, _ in nest.shapes]
 
