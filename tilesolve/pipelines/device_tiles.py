@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -11,7 +11,6 @@ from math import ceil, inf, prod
 import numpy as np
 
 from tilesolve.constants import gpu as limits
-from tilesolve.contractions.statements.affine import Box
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
@@ -19,13 +18,14 @@ from tilesolve.gpu.tilings import price_levels, view_levels
 from tilesolve.kernels.gpu.forms import WARP
 from tilesolve.kernels.gpu.stages import Side, StageKernel, Step
 from tilesolve.machine.device import Device
+from tilesolve.model.access import Access
 from tilesolve.model.price import Price
 from tilesolve.model.score import score_price
 from tilesolve.nests.cuts import largest_part
 from tilesolve.nests.operations import count_operations
+from tilesolve.nests.references import find_references
 from tilesolve.nests.regions import Regions, find_regions
 from tilesolve.nests.spans import Span
-from tilesolve.nests.subscript_ends import Ends, subscript_ends
 
 Tiles = Mapping[str, int]
 """Of each letter of a group's last stage."""
@@ -54,43 +54,23 @@ class Tiled:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outside:
-    """What a stage reads of an array from outside: the ends of all reads, along each axis."""
-
-    array: ArrayInfo
-    ends: tuple[tuple[Ends, ...], ...]
-
-    def bytes(self, box: Box) -> float:
-        """Return about how many bytes a box of the stage's letters needs."""
-        sides = zip(self.ends, self.array.shape, strict=True)
-        found = prod(_reach(own, extent, box) for own, extent in sides)
-        return float(found * np.dtype(self.array.dtype).itemsize)
-
-
-def _reach(ends: Sequence[Ends], extent: int, box: Box) -> int:
-    """Return how many positions along an axis reads reach together."""
-    lows = [one.low.interval(box)[0] for one in ends if one.low is not None]
-    highs = [one.high.interval(box)[1] for one in ends if one.high is not None]
-    if not len(lows) == len(highs) == len(ends):
-        return extent
-    return min(max(highs) - min(lows) + 1, extent)
-
-
-@dataclass(frozen=True, slots=True)
 class _Work:
-    """What a point of a stage does: operations, loads and their bytes, its element's, and sums."""
+    """What a point of a stage does: operations, loads and their bytes, its element's, and sums.
+
+    Outside are what it reads of arrays that no stage of the group computes.
+    """
 
     operations: float
     loads: int
     loaded: float
     size: int
-    summed: Box
-    outside: tuple[_Outside, ...]
+    summed: Mapping[str, int]
+    outside: tuple[Access, ...]
 
     @property
     def steps(self) -> int:
         """Steps of its sums."""
-        return prod(last + 1 for _, last in self.summed.values())
+        return prod(self.summed.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +104,14 @@ class DeviceGroup:
 
     def _work(self, stage: Stage) -> _Work:
         computation, dtypes = self.computation, self.computation.dtypes
-        outside, reads = list[_Outside](), stage.term.reads
-        for array in self.arrays[:-1]:
-            several = [one.subscripts for one in reads if one.array == array.name]
-            if several:
-                ends = (
-                    tuple(subscript_ends(x, computation.box(stage)) for x in axis)
-                    for axis in zip(*several, strict=True)
-                )
-                outside.append(_Outside(array, tuple(ends)))
+        reads, made = stage.term.reads, {one.name for one in computation.stages}
         return _Work(
             count_operations(stage.term, dtypes),
             len(reads),
             sum(np.dtype(dtypes[one.array]).itemsize for one in reads),
             np.dtype(dtypes[stage.name]).itemsize,
-            {x: (0, computation.sizes[x] - 1) for x in stage.summed},
-            tuple(outside),
+            {x: computation.sizes[x] for x in stage.summed},
+            tuple(x for x in find_references(computation, stage) if x.array not in made),
         )
 
     @cached_property
@@ -245,13 +217,13 @@ class DeviceGroup:
             return inf
         beside, total = kernel.tiles[-1][1], 0.0
         for work, own in zip(self._works, moves.points, strict=True):
-            each, near = work.operations, work.loads
+            each, near = work.operations, float(work.loads)
             for one in work.outside:
-                size = np.dtype(one.array.dtype).itemsize
-                dearer = 1 + one.array.bytes * limits.THESIS_L2_COST / limits.THESIS_FOOTPRINT
-                loads = len(one.ends[0]) * min(dearer, limits.THESIS_L2_COST)
-                each += loads / min(beside, limits.THESIS_TRANSACTION / size)
-                near -= len(one.ends[0])
+                dearer = 1 + one.whole * limits.THESIS_L2_COST / limits.THESIS_FOOTPRINT
+                loads = (one.loaded or one.element) / one.element
+                once = loads * min(dearer, limits.THESIS_L2_COST)
+                each += once / min(beside, limits.THESIS_TRANSACTION / one.element)
+                near -= loads
             total += own * work.steps * (each + near)
         return total / (held.share * min(held.blocks * kernel.threads, self.device.block_threads))
 
@@ -266,10 +238,11 @@ class DeviceGroup:
             points.append(blocks * prod(self._reach(span, tiles)[1] for span in spans))
             near[0] += points[-1] * work.size
             near[1] += points[-1] * work.steps * work.loaded
-            box = {side.letter: (0, side.room - 1) for side in step.sides} | dict(work.summed)
+            box = {side.letter: side.room for side in step.sides} | dict(work.summed)
             for one in work.outside:
-                name = one.array.name
-                outside[name] = outside.get(name, 0.0) + blocks * one.bytes(box)
+                sides = zip(one.reaches(box), one.shape, strict=True)
+                needed = one.element * prod(min(float(reach), most) for reach, most in sides)
+                outside[one.array] = outside.get(one.array, 0.0) + blocks * needed
         written = float(self.computation.output.bytes)
         once = sum(min(outside.get(x.name, 0.0), float(x.bytes)) for x in self.arrays[:-1])
         far = sum(outside.values())
