@@ -7,6 +7,7 @@ from llvmlite import ir
 from tilesolve.kernels.gpu.forms import FRAGMENTS, Ending
 from tilesolve.kernels.gpu.targets import I32, I64, Target
 from tilesolve.kernels.gpu.writing import TYPES, Results, Writer
+from tilesolve.kernels.ir.vectors import emit_loop
 
 ADDITION = "add_parts"
 """The name of the kernel."""
@@ -41,23 +42,19 @@ def write_addition(target: Target, ending: Ending) -> ir.Module:
     number = b.add(b.mul(target.block(b, 0), I32(THREADS)), writer.thread)
     size = b.mul(given["rows"], given["columns"])
     with b.if_then(b.icmp_unsigned("<", number, size)):
-        before, loop, done = b.block, b.append_basic_block("loop"), b.append_basic_block("done")
         first = b.add(b.mul(b.zext(writer.batch, I64), b.zext(size, I64)), b.zext(number, I64))
         apart = b.mul(b.zext(given["batches"], I64), b.zext(size, I64))
-        b.branch(loop)
-        b.position_at_end(loop)
-        at, place, total = b.phi(I32), b.phi(I64), b.phi(kind)
-        part = b.load(b.gep(given["parts"], [place], source_etype=kind), typ=kind)
-        more, following = (b.add if kind == I32 else b.fadd)(total, part), b.add(at, I32(1))
-        pairs = (at, I32(0), following), (place, first, b.add(place, apart))
-        for phi, begin, again in (*pairs, (total, ir.Constant(kind, None), more)):
-            phi.add_incoming(begin, before)
-            phi.add_incoming(again, loop)
-        b.cbranch(b.icmp_unsigned("<", following, given["count"]), loop, done)
-        b.position_at_end(done)
+
+        def add(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            place, total = carried
+            part = b.load(b.gep(given["parts"], [place], source_etype=kind), typ=kind)
+            return [b.add(place, apart), (b.add if kind == I32 else b.fadd)(total, part)]
+
+        parts, zero = b.zext(given["count"], I64), ir.Constant(kind, None)
+        _, total = emit_loop(b, parts, [first, zero], add)
         results = Results(writer, ending)
         row = results.find(0, b.udiv(number, given["columns"]))
         column = results.find(1, b.urem(number, given["columns"]))
-        results.store(row, column, more)
+        results.store(row, column, total)
     b.ret_void()
     return target.module

@@ -19,11 +19,12 @@ from tilesolve.gpu.emulation import emulate, find_runtime
 from tilesolve.gpu.occupancy import find_occupancy
 from tilesolve.kernels.gpu.assembling import assemble, find_tool
 from tilesolve.machine.device import Device, list_devices
-from tilesolve.pipelines import device_groups
+from tilesolve.pipelines import device_groups, device_plan
 from tilesolve.pipelines.device_groups import solve_stages
 from tilesolve.pipelines.device_plan import DevicePlan
 from tilesolve.pipelines.simplify import simplify
 from tilesolve.pipelines.statements import read_statements
+from tilesolve.plans import cache as plan_cache
 
 needs_runtime = pytest.mark.skipif(find_runtime() is None, reason="gpu-test is missing")
 needs_assembler = pytest.mark.skipif(find_tool("ptxas") is None, reason="gpu-test is missing")
@@ -214,6 +215,23 @@ def test_groups_keep_to_the_limits(drawn, machine, fusion):
 def test_plans_are_written_and_read(drawn, machine, fusion):
     plan = DevicePlan(solve_stages(bind_stages(*drawn), Device.load(machine), fusion))
     assert DevicePlan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.usefixtures("no_assembler")
+def test_plans_are_kept_for_other_processes(monkeypatch):
+    """Of the same stages, device and fusion; unless that is not wanted."""
+    planned = tilesolve.pipeline(BLUR, I=(66, 66), dtype="float32", machine="h100")
+    plan_cache.forget()
+    monkeypatch.setattr(device_plan, "solve_stages", None)
+    kept = tilesolve.pipeline(BLUR, I=(66, 66), dtype="float32", machine="h100")
+    assert kept is not planned
+    assert kept == planned
+    assert tilesolve.pipeline(BLUR, I=(66, 66), dtype="float32", machine="h100") is kept
+    for asked in ({"fusion": "none"}, {"machine": "a100"}, {"cache": False}, {"I": (66, 67)}):
+        with pytest.raises(TypeError):  # it is planned anew
+            tilesolve.pipeline(
+                BLUR, **{"I": (66, 66), "dtype": "float32", "machine": "h100", **asked}
+            )
 
 
 @pytest.mark.usefixtures("no_assembler")

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.contractions.errors import SizeError
+from tilesolve.contractions.argument_kinds import read_flag
+from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.gpu.product import check_array
 from tilesolve.gpu.running import read_given
+from tilesolve.kernels.gpu.assembling import find_tool
 from tilesolve.machine.device import Device
 from tilesolve.nests.files import VALUES
 from tilesolve.nests.plan import StatementsPlan
@@ -22,6 +24,7 @@ from tilesolve.pipelines.device_groups import (
     restore_stages,
     solve_stages,
 )
+from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.device_base import DEVICE_FORMAT, BaseDevicePlan, describe_copies
 from tilesolve.plans.files import refuse_damage, seal, unseal
 from tilesolve.system.tables import align_columns
@@ -189,9 +192,36 @@ def plan_stages(
     device: Device,
     fusion: DeviceFusion = "nested",
     mode: DeviceMode = "default",
+    *,
+    cache: bool = True,
 ) -> DevicePlan:
-    """Return the plan of stages for a GPU, see `solve_stages`."""
-    return DevicePlan(solve_stages(computation, device, fusion, mode))
+    """Return the plan of stages for a GPU, see `solve_stages`; one that is kept, where it may be.
+
+    Examples
+    --------
+    >>> from tilesolve.pipelines.statements import read_statements
+    >>> blur = read_statements("o[x] = A[x] + A[x+1]", {"A": (65,)}, "float32")
+    >>> plan_stages(blur, Device.load("a100")) is plan_stages(blur, Device.load("a100"))
+    True
+    """
+
+    def solve() -> DevicePlan:
+        return DevicePlan(solve_stages(computation, device, fusion, mode))
+
+    def read(text: str) -> DevicePlan:
+        found = DevicePlan.from_json(text)
+        if found.computation != computation or found.device != device:
+            raise PlanError("it is of another computation or device")
+        return found
+
+    if not read_flag(cache, "cache", PlanError) or not plan_cache.is_enabled():
+        return solve()
+    # Registers that an assembler counts decide, too.
+    words = repr((device, fusion, mode, find_tool("ptxas")))
+    key = DEVICE_FORMAT, VALUES.write(computation), words
+    return plan_cache.remember(
+        (computation, words), lambda: plan_cache.recall(key, read, solve, DevicePlan.to_json)
+    )
 
 
 def _report(found: DeviceStages) -> Iterator[str]:

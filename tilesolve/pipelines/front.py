@@ -348,12 +348,14 @@ def _pack(
     return tuple(found[: trace.returned]) if trace.returned else None
 
 
-def _plan_on_device(computation: Computation, machine: object, fusion: object, mode: object) -> Any:
+def _plan_on_device(
+    computation: Computation, machine: object, fusion: object, mode: object, *, cache: bool = True
+) -> Any:
     """Return the plan for a GPU; None where the machine is none."""
     device = find_device(machine)
     if device is not None:
         plans = load_module("tilesolve.pipelines.device_plan")
-        return plans.plan_stages(computation, device, fusion or "nested", mode)
+        return plans.plan_stages(computation, device, fusion or "nested", mode, cache=cache)
     if fusion is not None:
         raise PlanError("fusion is of GPUs, such as machine='h100'")
     return None
@@ -422,7 +424,8 @@ def pipeline(
 
     if isinstance(what, str | Stage | Sequence):
         computation = read_statements(what, sizes, dtype, where)
-        return _plan_on_device(computation, machine, fusion, mode) or planner(computation)
+        found = _plan_on_device(computation, machine, fusion, mode, cache=cache)
+        return found or planner(computation)
     if fusion is not None or find_device(machine) is not None:
         raise PlanError("a function is planned for a GPU by its own plan(..., machine=, fusion=)")
     if what is not None and not callable(what):
