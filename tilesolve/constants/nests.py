@@ -124,6 +124,10 @@ NEST_SUMMED_VECTORS = 2
 """Vectors of a sum's letter from which on a nest's vectors lie along that, where several rows could
 share vectors of the output's last one: the lanes of each sum are put together in the end."""
 
+NEST_LONE_ROWS_GAIN = 1.1
+"""How many times as long as several rows of a sum at once single ones may be predicted to take, and
+be taken: hardware follows one row better than several, which prices have only within pages."""
+
 NEST_ENUMERATED_LETTERS = 3
 """How many letters may have tiles for all tiles to be tried."""
 

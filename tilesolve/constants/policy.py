@@ -234,9 +234,16 @@ EPILOGUE_OPERATIONS = {
 """As how many additions each of these takes in an epilogue, about, beside a plain step: measured in
 the first cache. Those of halves are in single precision."""
 
-START_RAMP = 0.25
-"""By what share of a cache more than it holds arrays may take for parts of them to be there still,
+NEAR_START_RAMP = (1.0, 1.25)
+"""How many times a near cache arrays may take until part of them, and until all, is no longer there
 when they are asked for in turn."""
+
+LAST_START_RAMP = (0.5, 1.6)
+"""The same of the last cache, which others use, too, and which drops no line because it was used
+longest ago."""
+
+LAST_WRITTEN_RAMP = (0.3, 0.75)
+"""The same of an array that is written: what changed leaves that cache sooner."""
 
 START_TOUCHED_SHARE = 0.5
 """Of what a work touches of an array, the share that earlier ones touched if it is in caches."""

@@ -77,6 +77,8 @@ class Price:
         How often a microkernel is called.
     packed
         Elements of each operand that are packed, repetitions counted.
+    past_caches
+        Seconds that memory takes for an output that goes there, beside what it serves; else 0.
 
     Examples
     --------
@@ -91,6 +93,7 @@ class Price:
     compute: float
     calls: float
     packed: tuple[float, ...]
+    past_caches: float = 0.0
 
     def __repr__(self) -> str:
         return f"<Price {format_duration(self.seconds)}, bound by {self.bottleneck}>"
@@ -98,18 +101,26 @@ class Price:
     @property
     def seconds(self) -> float:
         """The time of the slowest level, compute included (Eq. 3)."""
-        return max(self.compute, *(level.seconds for level in self.levels))
+        return self.ranking[0]
 
     @property
     def bottleneck(self) -> str:
         """Name of the slowest level, or ``"compute"``."""
         slowest = max(self.levels, key=lambda level: level.seconds)
+        if self.past_caches > max(self.compute, slowest.seconds):
+            return self.levels[-1].level
         return slowest.level if slowest.seconds > self.compute else "compute"
 
     @property
     def ranking(self) -> tuple[float, ...]:
-        """All times, longest first: what two nests of equal time are compared by (Eq. 6)."""
-        return tuple(sorted((self.compute, *(s.seconds for s in self.levels)), reverse=True))
+        """All times, longest first: what two nests of equal time are compared by (Eq. 6).
+
+        The last cache serves while memory takes what goes past the caches.
+        """
+        times = [level.seconds for level in self.levels]
+        if self.past_caches:
+            times[-2:-1] = [max([self.past_caches, *times[-2:-1]])]
+        return tuple(sorted((self.compute, *times), reverse=True))
 
     def level(self, name: str) -> LevelPrice:
         """Return the price of the level that serves under this name."""

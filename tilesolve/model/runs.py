@@ -21,11 +21,12 @@ from tilesolve.constants.nests import (
 )
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
-from tilesolve.model.access import Shared, Size
+from tilesolve.model.access import Box, Shared, Size
 from tilesolve.model.chain import Chain
 from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import LevelPrice
+from tilesolve.packing.sizes import PAGE_BYTES
 
 
 def later_share(level: Level, line_seconds: float) -> float:
@@ -48,45 +49,59 @@ def charge_runs(
 ) -> tuple[LevelPrice, ...]:
     """Return what levels take, with the first lines of runs, which nothing prefetches.
 
-    Those that near caches serve are waited for while others are computed with.
+    Those that near caches serve are waited for while others are computed with. Rows of memory that
+    a sum walks in turn are followed from their second page on; lines of the first come late.
     """
-    chain, found = Chain(tree), list(levels)
+    chain, found, costs = Chain(tree), list(levels), machine.costs
     if len(levels) < 2 or chain.children:
         return tuple(levels)
     for at in range(max(len(levels) - FAR_LEVELS, 1), len(levels)):
         level, place = levels[at], places[at]
         line = place.line / (place.read or place.bandwidth)
         server = machine.level(level.level)
-        share = later_share(server, line)
-        if server.usable is not None and server.start is None:
-            share = LATER_CACHED_LINE_SHARE
-        first = line / share - line
-        runs = sum(moved / _run_bytes(chain, t, place.line) for t, moved in enumerate(level.moved))
-        found[at] = replace(level, seconds=level.seconds + float(runs) * first)
+        share, first_page = later_share(server, line), 0
+        if server.usable is not None:
+            share = min(share, LATER_CACHED_LINE_SHARE) if server.start else LATER_CACHED_LINE_SHARE
+        else:
+            first_page = PAGE_BYTES
+        late, seconds = costs.late_line_cycles / machine.frequency, level.seconds
+        for t, moved in enumerate(level.moved):
+            run, several = _run_bytes(chain, t, place.line)
+            each = line / share - line
+            if several:
+                each = max(each, min(float(run), first_page) / place.line * late)
+            seconds += float(moved / run) * each
+        found[at] = replace(level, seconds=seconds)
     return tuple(found)
 
 
-def _run_bytes(chain: Chain, number: int, line: int) -> Size:
-    """Return how long runs of an access are, in whole lines, as its loops come by.
+def _run_bytes(chain: Chain, number: int, line: int) -> tuple[Size, bool]:
+    """Return how long runs of an access are, in whole lines, and whether a sum walks several.
 
     A run goes on while loops outside of calls move the last axis alone, or the one before where
-    all of the last has been walked. A call that walks more rows than hardware follows has runs of
-    its own.
+    all of the last has been walked. Rows that a call of a sum walks in turn are runs of their own,
+    and parts of them where they are more than hardware follows.
     """
     access, at = chain.accesses[number], chain.call
     if isinstance(access, Shared) or not access.axes:
-        return line
+        return line, False
     run, element, box = 0.0, access.element, chain.mean_box(at)
     summed = {**box, **dict.fromkeys(chain.accesses[0].letters, 1)}  # rows of a sum alone
-    sides = [1.0 if one.computed else float(one.reach(summed)) for one in access.axes]
     steps = [pitch * element for pitch in access.pitches]
-    if prod(n for n, step in zip(sides, steps, strict=True) if step >= line) > FOLLOWED_ROWS:
+
+    def count_rows(sides: Box) -> float:
+        """Return how many rows a box reaches."""
+        pairs = zip(access.axes, steps, strict=True)
+        return prod(float(x.reach(sides)) for x, step in pairs if step >= line and not x.computed)
+
+    several = summed != dict.fromkeys(box, 1) and count_rows(box) > 1
+    if count_rows(summed) > FOLLOWED_ROWS:
         near = (
             float(one.reach(box)) * step
             for one, step in zip(access.axes, steps, strict=True)
             if step < line and not one.computed
         )
-        return max(line, *near)
+        return max(line, *near), several
     for axis, extent in zip(access.axes[::-1], access.shape[::-1], strict=True):
         along = [letter for _, letter in axis.terms]
         while at < len(chain.loops):
@@ -96,7 +111,8 @@ def _run_bytes(chain: Chain, number: int, line: int) -> Size:
             at += 1
         reach = 1.0 if axis.computed else float(axis.reach(chain.mean_box(at)))
         run = reach * element
-        if (extent - reach) * element >= line:  # channels of pixels leave out less than a line
+        # Channels of pixels leave out less than a line.
+        if several or (extent - reach) * element >= line:
             break
         element *= extent
-    return max(run, line)
+    return max(run, line), several

@@ -2,7 +2,7 @@
 
 A price counts bytes as if all came from memory at first. Who repeats a call finds them nearer: in
 the first cache that holds all of them. What such a cache holds in part comes from farther out in
-part, as caches do not drop exactly what was used longest ago.
+part, as caches do not drop exactly what was used longest ago; the last one serves others, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from dataclasses import replace
 from math import inf
 from typing import Literal
 
-from tilesolve.constants.policy import START_RAMP, START_TOUCHED_SHARE
+from tilesolve.constants.policy import (
+    LAST_START_RAMP,
+    LAST_WRITTEN_RAMP,
+    NEAR_START_RAMP,
+    START_TOUCHED_SHARE,
+)
 from tilesolve.model.level_view import LevelView
 from tilesolve.model.price import LevelPrice, Price
 
@@ -44,7 +49,7 @@ def start_arrays(
     >>> one = LevelPrice("L1", "register", (64.0,), (64.0,), (0.0,), 1.0)
     >>> two = LevelPrice("memory", "L1", (64.0,), (64.0,), (0.0,), 4.0)
     >>> near = LevelView("register", 32.0, 1, "L1", 1e9)
-    >>> cost, far = Price((one, two), 0.0, 1.0, ()), LevelView("L1", 64.0, 64, "memory", 1e9)
+    >>> cost, far = Price((one, two), 0.0, 1.0, ()), LevelView("L1", 640.0, 64, "memory", 1e9)
     >>> start_arrays(cost, (near, far), "warm").level("memory").seconds
     0.0
     >>> [start_arrays(cost, (near, far), "cold", [n]).level("memory").seconds for n in (64.0, inf)]
@@ -52,14 +57,17 @@ def start_arrays(
     """
     if not cost.levels or (start == "cold" and not between):
         return cost
-    moved = cost.levels[-1].moved
-    least = inf if start == "cold" else sum(moved)
+    moved, last = cost.levels[-1].moved, places[-1]
+    least = inf if start == "cold" else sum(moved[cost.past_caches > 0 :])
     apart = [min(least, one) for one in between or [inf] * len(moved)]
     shares, found = [1.0] * len(apart), list(cost.levels[:1])
     for level, place in zip(cost.levels[1:], places[1:], strict=True):
-        beyond = [max(one / place.capacity - 1, 0.0) / START_RAMP for one in apart]
+        ramps = [LAST_START_RAMP if place is last else NEAR_START_RAMP] * len(apart)
+        ramps[:1] = [LAST_WRITTEN_RAMP] if place is last else ramps[:1]
+        pairs = zip(apart, ramps, strict=True)
+        beyond = (max(x / place.capacity - low, 0.0) / (high - low) for x, (low, high) in pairs)
         shares = list(map(min, shares, beyond))
-        found.append(_shared(level, place, shares))
+        found.append(_shared(level, place, shares, past_caches=cost.past_caches > 0))
     return replace(cost, levels=tuple(found))
 
 
@@ -126,28 +134,40 @@ def charge_sources(cost: Price) -> Price:
     >>> charge_sources(Price((one, two), 0.0, 1.0, ())).level("L1").seconds
     0.75
     """
+    first = int(cost.past_caches > 0)  # an output past the caches is counted by itself
+
+    def share(level: LevelPrice, beyond: LevelPrice | None) -> float:
+        """Return the share of a level's bytes that pass it."""
+        own = sum(level.volumes[first:])
+        return sum(beyond.volumes[first:]) / own if beyond and own else 0.0
+
     farther = [*cost.levels[1:], None]
     found = [
-        level if not (level.volume and beyond) else _timed(level, beyond.volume / level.volume)
+        replace(level, seconds=level.seconds * max(1 - share(level, beyond), 0.0))
         for level, beyond in zip(cost.levels, farther, strict=True)
     ]
     return replace(cost, levels=tuple(found))
 
 
-def _timed(level: LevelPrice, passing: float) -> LevelPrice:
-    return replace(level, seconds=level.seconds * max(1 - passing, 0.0))
+def _shared(
+    level: LevelPrice, place: LevelView, shares: Sequence[float], *, past_caches: bool
+) -> LevelPrice:
+    """Return shares of what a level serves of each tensor.
 
-
-def _shared(level: LevelPrice, place: LevelView, shares: Sequence[float]) -> LevelPrice:
-    """Return shares of what a level serves of each tensor."""
+    An output past the caches comes from nowhere, and is no part of the level's time.
+    """
+    kept = [1.0, *shares[1:]] if past_caches else shares
 
     def take(sizes: Sequence[float]) -> tuple[float, ...]:
-        return tuple(share * size for share, size in zip(shares, sizes, strict=True))
+        return tuple(share * size for share, size in zip(kept, sizes, strict=True))
+
+    def time(volumes: Sequence[float]) -> float:
+        return float(place.seconds([0.0, *volumes[1:]] if past_caches else volumes))
 
     if not level.volumes:
         return level
-    volumes, whole = take(level.volumes), float(place.seconds(level.volumes))
-    seconds = level.seconds * (float(place.seconds(volumes)) / whole) if whole else 0.0
+    volumes, whole = take(level.volumes), time(level.volumes)
+    seconds = level.seconds * (time(volumes) / whole) if whole else 0.0
     return LevelPrice(
         level.level, level.holder, take(level.moved), volumes, take(level.packing), seconds
     )

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from tilesolve.constants import tuning
 from tilesolve.constants.nests import NEST_OPERATIONS, NEST_SPREAD_SHARE
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
@@ -148,7 +149,7 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
         used = min(lanes, computation.sizes[vector])
         start += sums * ceil(log2(used)) * _joining_seconds(stage, computation, slot)
     whole = np.dtype(computation.output.dtype).kind in "biu"
-    latency = 1 if whole else machine.fma_latency
+    latency = (1 if whole else machine.fma_latency) / trips.sums_in_turn(sums)
     seconds = steps * max(sums * work, latency * cycle) + calls * start
     return seconds * trips.share_of_thread()
 
@@ -222,6 +223,13 @@ class _Trips:
             side = min([self.extents[one.letter], *around])
             found *= ceil(side / self.lanes) if one.kind == "vector" else side
         return found
+
+    def sums_in_turn(self, held: int) -> int:
+        """Return how many vectors in turn have sums of their own, where so many are held."""
+        vectors = [one for one in self.tree.loops if one.kind == "vector"]
+        several = max(tuning.INDEPENDENT_SUMS // held, 1)
+        summed = bool(vectors) and vectors[0].letter in self.stage.summed
+        return several if summed and self.held(vectors) >= several else 1
 
     def share_of_thread(self) -> float:
         """Return the share of all trips that the busiest thread has."""

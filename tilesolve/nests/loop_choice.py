@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
+
 from tilesolve.constants.nests import (
+    FOLLOWED_ROWS,
     NEST_ENUMERATED_LETTERS,
+    NEST_LONE_ROWS_GAIN,
     NEST_SHARED_ROWS,
     NEST_WRITTEN_PARTS,
     PIPELINE_INLINED_OPERATIONS,
@@ -22,6 +26,7 @@ from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import (
     find_shared_row,
     followed_tree,
+    lone_rows_tree,
     pixel_tree,
     plain_tree,
     rows_tree,
@@ -87,9 +92,13 @@ def choose_loops(request: NestRequest) -> LoopSolution:
         best = min((price_loops(request, cached.tree), cached), best, key=score)
     if tiled and kind is NestClass.TEMPORAL and request.mode == "default":
         others = [replace(untiled, why="tiles would cost more than they save")]
-        if rows := followed_tree(request):
-            others.append(LoopCandidate(rows, "few rows of a sum are read at once"))
+        for count in (FOLLOWED_ROWS, 1) if _keeps_sums(request) else (FOLLOWED_ROWS,):
+            if rows := followed_tree(request, count):
+                others.append(LoopCandidate(rows, "few rows of a sum are read at once"))
         best = min(best, *((price_loops(request, one.tree), one) for one in others), key=score)
+        if rows := lone_rows_tree(request):
+            lone = price_loops(request, rows), LoopCandidate(rows, "rows are added up one by one")
+            best = lone if score(lone) <= NEST_LONE_ROWS_GAIN * score(best) else best
     cost, one = best
     return LoopSolution(request, one.why, cost, one.tree, one.tiles, one.name_limit())
 
@@ -210,6 +219,13 @@ def _untiled_tree(request: NestRequest, streamed: bool) -> LoopTree:
     if row is None:
         return plain_tree(request, streamed=streamed)
     return rows_tree(request, row, NEST_SHARED_ROWS)
+
+
+def _keeps_sums(request: NestRequest) -> bool:
+    """Return whether the first cache keeps a row of the output while another one is added to it."""
+    output, near = request.computation.output, request.machine.first_cache
+    row = output.shape[-1] * np.dtype(output.dtype).itemsize
+    return near is not None and 2 * row <= (near.capacity or 0)
 
 
 def _streams(request: NestRequest, kind: NestClass) -> bool:

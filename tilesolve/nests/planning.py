@@ -143,7 +143,7 @@ def solve_contraction(request: NestRequest) -> Iterator[NestSolution]:
             raise PlanError(f"{stage} is no contraction: {reason}")
         return
     flops = contraction.flops(computation) * region_share(stage, computation.sizes)
-    brief = flops < request.least_flops
+    compared = flops < request.least_flops or not contraction.multiplies
     least = request.least_flops if stage.where else min(NEST_COMPARED_FLOPS, request.least_flops)
     if not asked and (flops < least or not contraction.reuses):
         return
@@ -154,7 +154,7 @@ def solve_contraction(request: NestRequest) -> Iterator[NestSolution]:
         yield from _solve_region(request, contraction, why)
     else:
         found = ContractionSolution.of(request, why)
-        if asked or not brief or found.score < sum(one.score for one in plan_loops(request)):
+        if asked or not compared or found.score < sum(one.score for one in plan_loops(request)):
             yield found
 
 

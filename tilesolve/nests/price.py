@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import ceil, prod
@@ -26,7 +26,7 @@ from tilesolve.nests.interference import CacheSets, conflict_share
 def price_nest(computation: Computation, tree: LoopTree, machine: Machine) -> Price:
     """Return what the loops of a statement cost each of the threads."""
     (stage,) = computation.stages
-    places = list_levels(machine, tree.threads)
+    places, streamed = list_levels(machine, tree.threads), tree.output == "stream"
     if not computation.points(stage):
         none = (0.0,) * len(tree.works[0].accesses)
         nothing = (LevelPrice(one.server, one.name, none, none, none, 0.0) for one in places)
@@ -37,14 +37,15 @@ def price_nest(computation: Computation, tree: LoopTree, machine: Machine) -> Pr
     if stage.update is not None:
         filled = float(computation.output.bytes)
         levels = tuple(map(partial(_charge_output, 2 * filled, filled), levels, places))
-    elif tree.output == "stream":
-        levels = charge_stream(levels, places[-1], levels[-1].volumes[0])
+    past_caches = 0.0
+    if streamed:
+        past_caches = levels[-1].volumes[0] / (places[-1].stream or places[-1].bandwidth)
+        levels = (levels[0], *map(_spare_output, levels[1:], places[1:]))
     compute = region * arithmetic_seconds(computation, tree, machine)
     calls = region * float(found.calls)
-    streamed = tree.output == "stream"
     if streamed and not has_whole_lines(computation.output, machine.levels[0].line):
         compute += calls * machine.costs.shared_line_cycles / machine.frequency
-    return Price(levels, compute, calls, ())
+    return Price(levels, compute, calls, (), past_caches)
 
 
 def _charge_output(volume: float, moved: float, level: LevelPrice, place: LevelView) -> LevelPrice:
@@ -57,13 +58,10 @@ def _charge_output(volume: float, moved: float, level: LevelPrice, place: LevelV
     )
 
 
-def charge_stream(
-    levels: Sequence[LevelPrice], memory: LevelView, size: float
-) -> tuple[LevelPrice, ...]:
-    """Return what levels serve where so many bytes go past the caches, at a rate of their own."""
-    *near, last = levels
-    slower = 1 / (memory.stream or memory.bandwidth) - 1 / memory.bandwidth
-    return (*near, replace(last, seconds=last.seconds + max(slower, 0.0) * size))
+def _spare_output(level: LevelPrice, place: LevelView) -> LevelPrice:
+    """Return what a level serves in the time that it takes without the output."""
+    seconds = level.seconds - float(place.seconds(level.volumes[:1]))
+    return replace(level, seconds=max(seconds, 0.0))
 
 
 def has_whole_lines(array: ArrayInfo, line: int) -> bool:

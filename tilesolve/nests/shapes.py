@@ -239,7 +239,7 @@ def untiled_tree(request: NestRequest) -> LoopTree:
     return _with_intra(request, inter, [*intra, *({column} - running)], tiles)
 
 
-def followed_tree(request: NestRequest) -> LoopTree | None:
+def followed_tree(request: NestRequest, rows: int = FOLLOWED_ROWS) -> LoopTree | None:
     """Return the loops of `untiled_tree` that walk few rows at once, as many as hardware follows.
 
     None for sums whose vectors do not walk rows, or over few of them.
@@ -254,7 +254,23 @@ def followed_tree(request: NestRequest) -> LoopTree | None:
     if few or (column, "serial") not in letters or _coupled(stage, row, stage.letters):
         return None
     at, held = letters.index((column, "serial")), len(loops) - letters.index((row, "serial"))
-    return make_tree(request, [*loops[:at], over(row, FOLLOWED_ROWS), *loops[at:]], held)
+    return make_tree(request, [*loops[:at], over(row, rows), *loops[at:]], held)
+
+
+def lone_rows_tree(request: NestRequest) -> LoopTree | None:
+    """Return the loops of `untiled_tree` that add up one row after another, as they lie in memory.
+
+    Several vectors of a row have sums of their own. None where vectors lie along no summed letter.
+    """
+    stage, tree = request.statement, untiled_tree(request)
+    across = tree.letter_of("vector")
+    if across not in stage.summed:
+        return None
+    divided = [replace(one, body=()) for one in tree.loops if one.kind == "threads"]
+    running = {one.letter for one in divided if one.single}
+    rows = [over(x) for x in stage.output if x not in running]
+    held = [*(over(x) for x in stage.summed if x != across), over(across, 1, "vector")]
+    return make_tree(request, [*divided, *rows, *held], len(held))
 
 
 def pixel_tree(request: NestRequest) -> LoopTree | None:
