@@ -79,12 +79,19 @@ class NestPlan(StatementsPlan, MachinePlan[SolvedNest, "NestRunner"]):
     [3.0, 5.0, 7.0]
     """
 
-    __slots__ = ()
+    __slots__ = ("_repeat",)
     _solve = staticmethod(solve_nest)
+
+    _repeat: Callable[..., Any] | None
+    """Computes a call like one before, given `out` and a tuple of the inputs; None for another."""
 
     def __init__(self, solution: SolvedNest) -> None:
         check_kind(solution, SolvedNest, "solution", "a SolvedNest; nest makes one", PlanError)
         super().__init__(solution)
+
+    def __setstate__(self, solution: SolvedNest) -> None:
+        object.__setattr__(self, "_repeat", None)
+        super().__setstate__(solution)
 
     def _make_executor(self) -> NestRunner:
         from tilesolve.nests.running import NestRunner  # planning alone needs no compiler
@@ -179,13 +186,16 @@ class NestPlan(StatementsPlan, MachinePlan[SolvedNest, "NestRunner"]):
         >>> counts(np.array([1, 3, 1]), w=np.array([0.5, 1.0, 2.0])).tolist()
         [0.0, 2.5, 0.0, 1.0]
         """
-        executor = self._executor or self.executor
-        quick = executor.quick
-        if quick is not None and not named:  # most calls pass here, and call no other function
-            done = quick.call(executor.new() if out is None else out, arrays)
+        repeat, known = self._repeat, self._executor
+        if repeat is not None and known is not None and not named:  # most calls pass here
+            done = repeat(known.new() if out is None else out, arrays)
             if done is not None:
                 return done
-        return executor.compute(arrays, named, out)
+        executor = self.executor
+        found = executor.compute(arrays, named, out)
+        quick = executor.quick
+        object.__setattr__(self, "_repeat", None if quick is None else quick.call)
+        return found
 
     def bind(self, *arrays: npt.NDArray[Any], out: Out) -> Callable[[], None]:
         """Return what computes the nest for arrays that stay where they are: they are checked now.
