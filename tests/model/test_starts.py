@@ -90,3 +90,27 @@ def test_a_later_statement_finds_arrays_where_an_earlier_one_left_them():
     called = MACHINE.costs.cold_statement_seconds
     assert plans[0].seconds - called < 0.9 * alone[0]
     assert plans[1].seconds - called == pytest.approx(alone[1])
+
+
+@pytest.mark.parametrize("start", ["warm", "cold"])
+def test_memory_takes_what_goes_past_the_caches_whoever_repeats_the_call(start):
+    """What the last cache holds of inputs spares nothing of that."""
+    text, sizes = "o[i,j] = x[i] * y[j]", {"i": 4000, "j": 4096}
+    plan = nest(text, sizes, "float32", machine=MACHINE, start=start, cache=False)
+    (solution,) = plan.solutions
+    bytes_written = 4 * 4000 * 4096
+    assert solution.loops.output == "stream"
+    assert plan.seconds >= solution.cost.past_caches >= bytes_written / MACHINE.memory.bandwidth
+    assert "o goes past the caches" in str(plan)
+    assert "stores" in str(plan)
+
+
+def test_reports_say_where_arrays_are_and_what_is_assumed():
+    """A machine whose rates nobody measured is told of."""
+    known, assumed = (
+        str(nest(TEXTS[0], 1000, "float32", machine=name, cache=False))
+        for name in ("i7-6700k", "i7-6700")
+    )
+    assert "arrays in the nearest cache" in known
+    assert "assumed" not in known
+    assert "assumed rates of L1, L2, L3, memory" in assumed

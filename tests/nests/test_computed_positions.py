@@ -189,3 +189,30 @@ def test_counts_of_few_values_are_numpys(text, dtype, shape, what, longer, seed)
     out = guard_pages.lay(np.ones(expected.shape, plan.computation.output.dtype), rng)
     given_arrays = {name: guard_pages.give(one, rng) for name, one in used.items()}
     np.testing.assert_array_equal(plan(**given_arrays, out=out), expected)
+
+
+@examples(8, 30)
+@given(
+    st.sampled_from(["int64", "int32", "uint16", "uint64"]),
+    st.sampled_from([1, 2, 5, 255, 256, 257]),
+    st.integers(0, 9000),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+def test_counts_into_short_arrays_are_numpys(position, extent, count, outside, seed):
+    """Positions of any dtype: one outside is an error, wherever it stands."""
+    rng = np.random.default_rng(seed)
+    v = rng.integers(0, extent, count).astype(position)
+    w = rng.integers(-9, 9, count).astype("int32")
+    plan = tilesolve.nest(
+        "h[v[i]] += w[i]",
+        {"v": v.shape, "w": v.shape, "h": (extent,)},
+        {"v": position, "w": "int32"},
+    )
+    out = guard_pages.lay(np.ones(extent, "int32"), rng)
+    given_arrays = {"v": guard_pages.give(v, rng), "w": guard_pages.give(w, rng)}
+    np.testing.assert_array_equal(plan(**given_arrays, out=out), scatter(v, w, out))
+    if outside and count:
+        v[rng.integers(count)] = extent
+        with pytest.raises(SizeError, match=str(extent)):
+            plan(v, w)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 
 import numpy as np
@@ -12,6 +12,7 @@ from tilesolve.contractions.statements.computation import Computation
 from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.kernels.programs.printer import print_program
 from tilesolve.model.loop_tree import Call, Loop
+from tilesolve.model.starts import Start
 from tilesolve.nests.solutions import (
     BandSolution,
     BlockSolution,
@@ -23,6 +24,12 @@ from tilesolve.nests.solutions import (
 from tilesolve.nests.solved import SolvedNest
 from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_count, format_duration, format_volume
+
+ARRAYS_LIE: Mapping[Start, str] = {
+    "warm": "arrays in the nearest cache that holds all of them",
+    "cold": "arrays in memory",
+}
+"""Where arrays are when a call begins."""
 
 
 def write_nest_report(solution: SolvedNest) -> str:
@@ -37,7 +44,11 @@ def _lines(solution: SolvedNest) -> Iterator[str]:
     seconds = format_duration(solution.seconds)
     yield "; ".join(map(str, computation.stages))
     yield _takes(computation)
-    yield f"{sizes} on {request.machine.name}, {threads}; predicted {seconds}"
+    machine, lie = request.machine, ARRAYS_LIE[request.start]
+    yield f"{sizes} on {machine.name}, {threads}; predicted {seconds}, {lie}"
+    names = [x.name for x in machine.levels if machine.source(f"{x.name}.bandwidth") == "assumed"]
+    if names:
+        yield f"by assumed rates of {', '.join(names)}: 'tilesolve calibrate --quick' measures them"
     for one in solution.solutions:
         yield ""
         yield from describe(one)
