@@ -125,10 +125,10 @@ def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:
 def _find_divided(request: NestRequest, letters: Sequence[str]) -> str:
     """Return the first letter that threads divide about evenly, or the one they do most evenly."""
     stage, extents, threads = request.statement, request.computation.sizes, request.threads
-    (part,) = whole_parts([stage], extents) or [None]
-    if part is None:
+    parts = whole_parts([stage], extents)
+    if not parts:
         return letters[0]
-    ends = dict(zip(stage.output_letters(), part, strict=True))
+    ends = dict(zip(stage.output_letters(), parts[0], strict=True))
 
     def find_longest(letter: str) -> float:
         low, high = ends[letter]
