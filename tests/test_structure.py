@@ -375,7 +375,7 @@ NUMBERS = {
     "how plans for GPUs are judged and written": {
         "bench.gpu": "SECONDS SIDES CASE_SECONDS MOST_ROUNDS ERRORS",
         "bench.gpu_decisions": "SHAPES SEED SIDES COMPARED SECONDS LIMITS",
-        "plans.gpu_plan": "FORMAT",
+        "plans.device_base": "DEVICE_FORMAT",
     },
     "which numbers of exporters are equal": {"networks.patterns": "ATTRIBUTE_SLACK"},
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS FLUSHED_CACHES"},

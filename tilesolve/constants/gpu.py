@@ -70,6 +70,9 @@ CANDIDATES = 24
 EMULATED_SECONDS = 600.0
 """After which emulation on a CPU is ended."""
 
+EMULATED_POISON = 0xA5
+"""What bytes between kernels are there before one writes them."""
+
 STEP_CYCLES = 12.0
 """Cycles of a block for each step over shared memory, beside what is copied and multiplied."""
 

@@ -15,15 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesolve.constants.gpu import EMULATED_SECONDS
+from tilesolve.constants.gpu import EMULATED_POISON, EMULATED_SECONDS
 from tilesolve.contractions.errors import DeviceError
 from tilesolve.gpu.launches import Launches
 from tilesolve.gpu.opencl import run_jobs
 from tilesolve.kernels.gpu.assembling import make_code
 from tilesolve.system.subprocess_call import run_in_process
-
-POISON = 0xA5
-"""What bytes between kernels are before one writes them."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,9 @@ def emulate(jobs: Iterable[Job]) -> list[list[NDArray[Any]]]:
 
 def _write(folder: Path, number: int, job: Job, codes: dict[object, str]) -> dict[str, object]:
     """Write the files of a job; return what ``jobs.json`` says of it."""
-    scratch = {name: np.full(size, POISON, np.uint8) for name, size in job.launches.scratch}
+    scratch = {
+        name: np.full(size, EMULATED_POISON, np.uint8) for name, size in job.launches.scratch
+    }
     given: dict[str, NDArray[Any]] = {"tables": job.launches.tables, **scratch, **job.arrays}
     # The other process knows bytes alone, no dtypes of other libraries.
     arrays = {
