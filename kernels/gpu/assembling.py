@@ -66,14 +66,24 @@ def make_code(form: Kernel, capability: int | None) -> bytes:
     # Divisions by constants take sums and products that are rounded once, which CPUs may not have.
     code = str(_WRITERS[type(form)](target, form)).replace("llvm.fmuladd.", "llvm.fma.")
     asked: dict[str, object] = {"code": code, "triple": target.triple, "cpu": "", "features": ""}
-    asked["passes"] = isinstance(form, StageKernels)
+    asked["passes"] = isinstance(form, StageKernels) or is_grouped(form)
     if capability is not None:
         version = PTX_VERSIONS[max(one for one in PTX_VERSIONS if one <= capability)]
-        asked |= {"cpu": f"sm_{capability}", "features": f"+ptx{version}"}
+        asked |= {"cpu": find_architecture(form, capability), "features": f"+ptx{version}"}
     try:
         return base64.b64decode(run_in_process(translate, json.dumps(asked), SECONDS))
     except (ChildProcessError, TimeoutError) as error:
         raise DeviceError(f"LLVM made no code for {target.triple}: {error}") from error
+
+
+def is_grouped(form: Kernel) -> bool:
+    """Return whether a kernel has `wgmma`, which later devices lack."""
+    return isinstance(form, Form) and form.grouped
+
+
+def find_architecture(form: Kernel, capability: int) -> str:
+    """Return what LLVM and the assembler call a capability."""
+    return f"sm_{capability}{'a' if is_grouped(form) else ''}"
 
 
 def show_code(form: Kernel, capability: int, kind: str) -> str | bytes:
@@ -96,10 +106,12 @@ class Assembled:
     """Kernels as NVIDIA's assembler made them.
 
     `counts` has a thread's registers, and the bytes that it spills, of each kernel by its name.
+    Products of `wgmma` are serialized where the assembler lets each wait for the one before.
     """
 
     cubin: bytes
     counts: Mapping[str, tuple[int, int]]
+    serialized: bool = False
 
     @property
     def registers(self) -> int:
@@ -135,7 +147,8 @@ def assemble(form: Kernel, capability: int) -> Assembled | None:
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_bytes(make_code(form, capability))
-        command = [tool, "-v", f"-arch=sm_{capability}", str(source), "-o", str(made)]
+        asked = f"-arch={find_architecture(form, capability)}"
+        command = [tool, "-v", asked, str(source), "-o", str(made)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise DeviceError(f"ptxas refuses the kernel: {done.stderr.strip():.400}")
@@ -144,7 +157,7 @@ def assemble(form: Kernel, capability: int) -> Assembled | None:
             found = [re.search(rf"(\d+) {x}", told) for x in ("registers", "bytes spill stores")]
             registers, spilled = (int(one[1]) if one else 0 for one in found)
             counts[told.partition("'")[0]] = registers, spilled
-        return Assembled(made.read_bytes(), counts)
+        return Assembled(made.read_bytes(), counts, "serialized" in done.stderr)
 
 
 def count_instructions(cubin: bytes, name: str) -> int | None:

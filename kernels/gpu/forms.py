@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from tilesolve.contractions.epilogue_terms import SUM
@@ -15,15 +16,25 @@ Arithmetic = Literal["float16", "bfloat16", "int8", "tf32", "float64", "fma32", 
 WARP = 32
 """Lanes of a warp."""
 
+GROUP = 4 * WARP
+"""Lanes of four warps, which multiply together by `wgmma`."""
+
+GROUPED: tuple[Arithmetic, ...] = ("float16", "bfloat16", "int8", "tf32")
+"""How groups of four warps multiply."""
+
+SWIZZLE_BYTES = 1024
+"""Where tiles that `wgmma` reads begin: at multiples of this."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """What a warp multiplies at once, of operands that lie in its lanes' registers.
+    """What a warp, or a group of four, multiplies at once.
 
     A lane holds so many registers of 32 bits of A, B and C. An element of the operands, and a sum,
     have so many bytes; the dtypes are of C and of sums. Rows in shared memory are padded, so that
     lanes read from different banks: where they lie along the sum, and where along rows or columns.
-    The instructions are those of tensor cores; FMAs have none.
+    The instructions are those of tensor cores; FMAs have none. Operands of groups of four warps
+    stay in shared memory.
     """
 
     rows: int
@@ -35,6 +46,7 @@ class Fragment:
     dtypes: tuple[str, str]
     pads: tuple[int, int]
     instructions: int
+    lanes: int = WARP
 
     @property
     def sums(self) -> int:
@@ -60,6 +72,30 @@ FRAGMENTS: dict[Arithmetic, Fragment] = {
     "fma64": Fragment(16, 8, 1, (8, 2, 8), 8, 8, ("float64", "float64"), (16, 16), 0),
 }
 """The fragments of each arithmetic."""
+
+
+@lru_cache
+def find_fragment(arithmetic: Arithmetic, grouped: int = 0) -> Fragment:
+    """Return the fragment of a warp; or of a group of four, of so many columns.
+
+    Examples
+    --------
+    >>> found = find_fragment("tf32", 128)
+    >>> found.rows, found.columns, found.depth, found.sums
+    (64, 128, 8, 64)
+    """
+    own = FRAGMENTS[arithmetic]
+    if not grouped:
+        return own
+    held, depth = (0, 0, grouped // 2), 32 // own.element
+    return replace(
+        own, rows=64, columns=grouped, depth=depth, registers=held, instructions=1, lanes=GROUP
+    )
+
+
+def name_engine(arithmetic: Arithmetic, *, grouped: bool) -> str:
+    """Return what devices call the peak of warps, or of groups of four."""
+    return f"wgmma_{arithmetic}" if grouped else arithmetic
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +144,16 @@ class Form:
     ending, first, second
         What becomes of sums, and how operands are copied.
     rows, columns, depth, warps
-        Of C that a block of threads computes, and of the sum that it copies at once; warps that
-        rows and columns are divided among.
+        Of C that a block of threads computes, and of the sum that it copies at once; warps, or
+        groups of four, that rows and columns are divided among.
     stages
-        Copies of the operands' tiles in shared memory: one in use, the others on their way.
+        Copies of the operands' tiles in shared memory: one in use, of groups two, the others on
+        their way.
     partial
         Whether a block has a part of the sum alone, which goes to memory in between, in order;
         another kernel adds parts up.
+    grouped
+        Whether four warps multiply together by `wgmma`, which reads operands from shared memory.
 
     Examples
     --------
@@ -133,6 +172,7 @@ class Form:
     first: Operand
     second: Operand
     partial: bool = False
+    grouped: bool = False
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -141,8 +181,22 @@ class Form:
 
     @property
     def fragment(self) -> Fragment:
-        """What a warp multiplies at once."""
-        return FRAGMENTS[self.arithmetic]
+        """What a warp, or a group of four, multiplies at once."""
+        return find_fragment(self.arithmetic, self.grouped and self.columns // self.warps[1])
+
+    @property
+    def engine(self) -> str:
+        """What multiplies, as devices call its peak."""
+        return name_engine(self.arithmetic, grouped=self.grouped)
+
+    @property
+    def instruction(self) -> str:
+        """What multiplies, as PTX calls it."""
+        one = self.fragment
+        if not one.instructions:
+            return "fma"
+        name = "wgmma.mma_async" if self.grouped else "mma.sync"
+        return f"{name} m{one.rows}n{one.columns // one.instructions}k{one.depth}"
 
     @property
     def operands(self) -> tuple[Operand, Operand]:
@@ -152,16 +206,21 @@ class Form:
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return WARP * self.warps[0] * self.warps[1]
+        return self.fragment.lanes * self.warps[0] * self.warps[1]
 
     @property
     def warp_tile(self) -> tuple[int, int]:
-        """Rows and columns of C that a warp computes."""
+        """Rows and columns of C that a warp, or a group of four, computes."""
         return self.rows // self.warps[0], self.columns // self.warps[1]
 
     @property
+    def read_tile(self) -> tuple[int, int]:
+        """Rows and columns whose operands are read from shared memory once in each step."""
+        return (self.fragment.rows, self.fragment.columns) if self.grouped else self.warp_tile
+
+    @property
     def side(self) -> tuple[int, int]:
-        """Fragments of a warp along rows and columns."""
+        """Fragments of a warp, or a group of four, along rows and columns."""
         rows, columns = self.warp_tile
         return rows // self.fragment.rows, columns // self.fragment.columns
 
@@ -171,18 +230,35 @@ class Form:
         return (side, self.depth) if self.operands[at].along_sum else (self.depth, side)
 
     def pitch(self, at: int) -> int:
-        """Return the bytes of a line of an operand's tile in shared memory; A is 0, B is 1."""
+        """Return the bytes of a line of an operand's tile in shared memory; A is 0, B is 1.
+
+        Lines of groups are not padded, and have 128 bytes at most: along rows or columns they are
+        pieces, of which each has all steps of the sum before the next piece begins.
+        """
+        if self.grouped:
+            piece = (self.fragment.rows, self.fragment.columns)[at]
+            along = self.depth if self.operands[at].along_sum else piece
+            return min(128, along * self.fragment.element)
         pad = self.fragment.pads[not self.operands[at].along_sum]
         return self.tile(at)[1] * self.fragment.element + pad
 
     def tile_bytes(self, at: int) -> int:
         """Return the bytes of an operand's tile in shared memory."""
+        if self.grouped:
+            lines, length = self.tile(at)
+            size = lines * length * self.fragment.element
+            return -(-size // SWIZZLE_BYTES) * SWIZZLE_BYTES
         return self.tile(at)[0] * self.pitch(at)
 
     @property
     def stage_bytes(self) -> int:
         """Bytes of both operands' tiles."""
         return self.tile_bytes(0) + self.tile_bytes(1)
+
+    @property
+    def ahead(self) -> int:
+        """Tiles of both operands that are on their way while others are multiplied."""
+        return self.stages - 1 - self.grouped
 
     @property
     def shared_bytes(self) -> int:

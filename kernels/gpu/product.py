@@ -7,6 +7,7 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from tilesolve.kernels.gpu.forms import Ending, Form
+from tilesolve.kernels.gpu.groups import Group, place_in_tile
 from tilesolve.kernels.gpu.targets import CHUNKS, I8, I32, I64, Target, Values
 from tilesolve.kernels.gpu.warps import Warp
 from tilesolve.kernels.gpu.writing import TYPES, Results, Writer
@@ -75,7 +76,8 @@ class _Product(Writer):
         self.pool = self.target.pool(b, form.shared_bytes)
         self._find_block()
         self.chunks = [self._find_chunks(0), self._find_chunks(1)]
-        self.warp = Warp(self.target, b, form, self.thread, self.pool)
+        kind = Group if form.grouped else Warp
+        self.warp = kind(self.target, b, form, self.thread, self.pool)
         self._store(self._loop())
         b.ret_void()
 
@@ -121,8 +123,11 @@ class _Product(Writer):
             number = b.and_(b.add(self.thread, I32(first)), I32(lines * each - 1))
             along = b.mul(b.and_(number, I32(each - 1)), I32(own.width))
             line = b.lshr(number, I32(each.bit_length() - 1))
-            size = form.fragment.element
-            to = b.add(b.mul(line, I32(form.pitch(at))), b.mul(along, I32(size)))
+            if form.grouped:
+                to = place_in_tile(b, form, at, line, along)
+            else:
+                to = b.mul(along, I32(form.fragment.element))
+                to = b.add(b.mul(line, I32(form.pitch(at))), to)
             free, depth = (line, along) if own.along_sum else (along, line)
             free = b.add(self.begin[at], free)
             inside = b.icmp_unsigned("<", free, self.given[("rows", "columns")[at]])
@@ -152,7 +157,7 @@ class _Product(Writer):
     def _loop(self) -> Values:
         """Write the loop over the sum: copies run ahead of what is multiplied."""
         b, form, target = self.b, self.form, self.target
-        ahead = form.stages - 1
+        ahead = form.ahead
         for stage in range(ahead):
             self._copy_tiles(I32(stage), b.add(self.low, I32(stage * form.depth)))
         before = b.block
@@ -165,12 +170,18 @@ class _Product(Writer):
         sums = [b.phi(zero.type) for _ in range(count)]
         if ahead:
             target.await_copies(b, ahead - 1)
+            if form.grouped:
+                target.show_copies(b)
             target.barrier(b)
+        stage, added = b.mul(read, I32(form.stage_bytes)), list[ir.Value](sums)
+        if form.grouped:
+            added = self.warp.multiply(stage, added)
         self._copy_tiles(write, b.add(step, I32(ahead * form.depth)))
         if not ahead:
             target.await_copies(b, 0)
             target.barrier(b)
-        added = self.warp.multiply(b.mul(read, I32(form.stage_bytes)), list(sums))
+        if not form.grouped:
+            added = self.warp.multiply(stage, added)
         if not ahead:
             target.barrier(b)
         following = b.add(step, I32(form.depth))
@@ -185,7 +196,7 @@ class _Product(Writer):
             phi.add_incoming(begin, before)
             phi.add_incoming(one, last)
         target.await_copies(b, 0)
-        return found
+        return self.warp.finish(found)
 
     def _next_stage(self, stage: ir.Value) -> ir.Value:
         """Return the stage after another one, the first after the last."""

@@ -6,12 +6,25 @@ Copies are done at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from llvmlite import ir
 
 from tilesolve.kernels.gpu.forms import Arithmetic
-from tilesolve.kernels.gpu.targets import F16, F32, F64, I8, I16, I32, I64, SHARED, Nvptx, Values
+from tilesolve.kernels.gpu.targets import (
+    F16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    SHARED,
+    Nvptx,
+    Values,
+    Wgmma,
+)
 
 
 class Spirv(Nvptx):
@@ -173,3 +186,144 @@ class Spirv(Nvptx):
         if kind == "bfloat16":
             return b.bitcast(b.shl(bits, I32(16)), F32)
         return b.fpext(b.bitcast(b.trunc(bits, I16), F16), F32)
+
+    def address(self, b: ir.IRBuilder, pool: ir.Value) -> ir.Value:
+        """Return where shared memory begins: descriptors count from there."""
+        del b
+        self.memory = pool
+        return I32(0)
+
+    def show_copies(self, b: ir.IRBuilder) -> None:
+        """Do nothing: copies have been done."""
+
+    def open_groups(self, b: ir.IRBuilder) -> None:
+        """Begin a step's products."""
+        self.issued: list[tuple[Wgmma, ir.Value, ir.Value]] = []
+
+    def multiply_groups(
+        self, b: ir.IRBuilder, own: Wgmma, first: ir.Value, second: ir.Value, sums: Values
+    ) -> Values:
+        """Return sums as they are: the product is done as late as `await_groups` lets it be."""
+        self.issued.append((own, first, second))
+        return sums
+
+    def close_groups(self, b: ir.IRBuilder) -> None:
+        """End a step's products."""
+
+    def await_groups(self, b: ir.IRBuilder, left: int, sums: Values) -> Values:
+        """Do the products of the step before, if any, and keep descriptors of those of this one.
+
+        Real sums, and these descriptors, are in memory of each thread; behind the last step sums
+        are loaded.
+        """
+        count = 2 * len(self.issued)
+        if left:
+            with b.goto_entry_block():
+                self.kept = self._zeros(b, I64, count)
+                self.sums = self._zeros(b, sums[0].type, len(sums))
+        places = [b.gep(self.kept, [I32(0), I32(at)]) for at in range(count)]
+        for at, (own, *_) in enumerate(self.issued):
+            given = [b.load(place) for place in places[2 * at : 2 * at + 2]]
+            self._multiply_group(b, own, given)
+        if left:
+            given = [one for _, *pair in self.issued for one in pair]
+            for place, one in zip(places, given, strict=True):
+                b.store(one, place)
+            return sums
+        return [b.load(b.gep(self.sums, [I32(0), I32(at)])) for at in range(len(sums))]
+
+    def _zeros(self, b: ir.IRBuilder, kind: ir.Type, count: int) -> ir.Value:
+        """Return memory of a thread."""
+        found = b.alloca(ir.ArrayType(kind, count))
+        for at in range(count):
+            b.store(ir.Constant(kind, None), b.gep(found, [I32(0), I32(at)]))
+        return found
+
+    def _multiply_group(self, b: ir.IRBuilder, own: Wgmma, given: Values) -> None:
+        """Add a product to this thread's sums, unless descriptors are of none."""
+        name = f"multiply_group_{own.kind}"
+        begin = b.gep(self.sums, [I32(0), I32(own.number * own.fragment.sums)])
+        arguments = [self.memory, begin, *given]
+        if (
+            function := self._own(name, [one.type for one in arguments], ir.VoidType())
+        ) is not None:
+            self._write_group(function, own)
+        with b.if_then(b.icmp_unsigned("!=", given[0], I64(0))):
+            b.call(self.known[name], arguments, cconv="spir_func")
+
+    def _write_group(self, function: ir.Function, own: Wgmma) -> None:
+        """Write the body: a thread has two sums of each of two rows in every eight columns."""
+        b = ir.IRBuilder(function.append_basic_block())
+        pool, sums, *descriptors = function.args
+        thread = self.thread(b)
+        quarter = b.and_(b.lshr(thread, I32(5)), I32(3))
+        line = b.add(b.shl(quarter, I32(4)), b.and_(b.lshr(thread, I32(2)), I32(7)))
+        beside = b.shl(b.and_(thread, I32(3)), I32(1))
+        with _counting(b, own.fragment.sums) as number:
+            down = b.shl(b.and_(b.lshr(number, I32(1)), I32(1)), I32(3))
+            across = b.add(b.shl(b.lshr(number, I32(2)), I32(3)), b.and_(number, I32(1)))
+            row, column = b.add(line, down), b.add(beside, across)
+            place = b.gep(sums, [number])
+            with _counting(b, own.fragment.depth) as step:
+                one, other = (
+                    self._element(b, own, pool, descriptor, free, step, turned=turned)
+                    for descriptor, free, turned in zip(
+                        descriptors, (row, column), own.turned, strict=True
+                    )
+                )
+                b.store(self.fused(b, one, other, b.load(place)), place)
+        b.ret_void()
+
+    def _element(
+        self,
+        b: ir.IRBuilder,
+        own: Wgmma,
+        pool: ir.Value,
+        descriptor: ir.Value,
+        free: ir.Value,
+        step: ir.Value,
+        *,
+        turned: bool,
+    ) -> ir.Value:
+        """Return an element of an operand, which a descriptor says where to find.
+
+        Lines have as many chunks of 16 bytes as the swizzle exchanges; eight of them are a block.
+        """
+        begin, leading, apart = (
+            b.shl(b.and_(b.trunc(b.lshr(descriptor, I64(at)), I32), I32(0x3FFF)), I32(4))
+            for at in (0, 16, 32)
+        )
+        chunks = b.lshr(I32(16), b.trunc(b.lshr(descriptor, I64(62)), I32))
+        length, size = b.shl(chunks, I32(4)), I32(own.fragment.element)
+        line, along = (step, free) if turned else (free, step)
+        along = b.mul(along, size)
+        place = b.add(begin, b.mul(b.lshr(line, I32(3)), apart))
+        place = b.add(place, b.mul(b.and_(line, I32(7)), length))
+        if turned:
+            place = b.add(place, b.mul(b.udiv(along, length), leading))
+            along = b.urem(along, length)
+        place = b.add(place, along)
+        exchanged = b.and_(b.lshr(place, I32(7)), b.sub(chunks, I32(1)))
+        place = b.xor(place, b.shl(exchanged, I32(4)))
+        kind = ir.IntType(8 * own.fragment.element)
+        found = b.load(b.gep(pool, [place], source_etype=I8), align=own.fragment.element, typ=kind)
+        found = b.zext(found, I32) if own.fragment.element < 4 else found
+        if own.kind == "tf32":  # tensor cores leave out what TF32 has no bits for
+            found = b.and_(found, I32(0xFFFFE000))
+        return self._number(b, found, own.kind, 0)
+
+
+@contextmanager
+def _counting(b: ir.IRBuilder, count: int) -> Iterator[ir.Value]:
+    """Write a loop over numbers from 0 on."""
+    before, loop = b.block, b.append_basic_block("loop")
+    b.branch(loop)
+    b.position_at_end(loop)
+    number = b.phi(I32)
+    yield number
+    following = b.add(number, I32(1))
+    number.add_incoming(I32(0), before)
+    number.add_incoming(following, b.block)
+    done = b.append_basic_block("done")
+    b.cbranch(b.icmp_unsigned("<", following, I32(count)), loop, done)
+    b.position_at_end(done)

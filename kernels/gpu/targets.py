@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from llvmlite import ir
 
-from tilesolve.kernels.gpu.forms import Arithmetic
+from tilesolve.kernels.gpu.forms import SWIZZLE_BYTES, Arithmetic, Fragment
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
@@ -25,10 +26,11 @@ AVAILABLE: dict[str, int] = {
     "tf32": 80,
     "float64": 80,
     "copies": 80,
+    "groups": 90,
 }
 """The compute capability from which on there is what: LLVM ends the process otherwise."""
 
-PTX_VERSIONS = {72: 61, 75: 65, 80: 70, 86: 71, 89: 78, 90: 78}
+PTX_VERSIONS = {72: 61, 75: 65, 80: 70, 86: 71, 89: 78, 90: 80}
 """The version of PTX that has all that a compute capability has here."""
 
 INSTRUCTIONS: dict[Arithmetic, str] = {
@@ -39,6 +41,26 @@ INSTRUCTIONS: dict[Arithmetic, str] = {
     "float64": "m8n8k4.row.col.f64",
 }
 """What LLVM calls instructions of tensor cores."""
+
+GROUP_TYPES: dict[Arithmetic, str] = {
+    "float16": "f32.f16.f16",
+    "bfloat16": "f32.bf16.bf16",
+    "int8": "s32.s8.s8",
+    "tf32": "f32.tf32.tf32",
+}
+"""What PTX calls the numbers of `wgmma`: of sums, of A and of B."""
+
+
+class Wgmma(NamedTuple):
+    """A product of four warps: its number among a step's, and what it multiplies.
+
+    `turned` says of A and B whether their lines lie along rows and columns, not along the sum.
+    """
+
+    number: int
+    kind: Arithmetic
+    fragment: Fragment
+    turned: tuple[bool, bool]
 
 
 class Nvptx:
@@ -60,7 +82,9 @@ class Nvptx:
         self.known: dict[str, ir.Function] = {}
 
     def has(self, what: str) -> bool:
-        """Return whether there is an instruction for something."""
+        """Return whether there is an instruction for something; `wgmma` has no later device."""
+        if what == "groups":
+            return self.capability == AVAILABLE[what]
         return self.capability >= AVAILABLE.get(what, 0)
 
     def function(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
@@ -103,7 +127,7 @@ class Nvptx:
         """Return the shared memory of a block, whose size the launch says."""
         del size
         found = ir.GlobalVariable(self.module, ir.ArrayType(I8, 0), "pool", addrspace=3)
-        found.linkage, found.align = "external", 16
+        found.linkage, found.align = "external", SWIZZLE_BYTES
         return ir.FormattedConstant(SHARED, found.get_reference())
 
     def thread(self, b: ir.IRBuilder) -> ir.Value:
@@ -177,6 +201,56 @@ class Nvptx:
             operands = [b.bitcast(one, ir.VectorType(F16, 2)) for one in operands]
         result = ir.LiteralStructType([one.type for one in sums])
         found = self._call(b, f"mma.{name}", [*operands, *sums], result)
+        return [b.extract_value(found, at) for at in range(len(sums))]
+
+    def address(self, b: ir.IRBuilder, pool: ir.Value) -> ir.Value:
+        """Return where shared memory begins, as a number."""
+        return b.ptrtoint(pool, I32)
+
+    def _write(self, b: ir.IRBuilder, text: str) -> None:
+        """Write one instruction of PTX, which nothing that touches memory passes."""
+        kind = ir.FunctionType(ir.VoidType(), [])
+        b.asm(kind, f"{text};", "~{memory}", (), side_effect=True)
+
+    def show_copies(self, b: ir.IRBuilder) -> None:
+        """Let `wgmma` see what this thread copied."""
+        self._write(b, "fence.proxy.async.shared::cta")
+
+    def open_groups(self, b: ir.IRBuilder) -> None:
+        """Begin products of groups, whose sums have been set."""
+        self._write(b, "wgmma.fence.sync.aligned")
+
+    def multiply_groups(
+        self, b: ir.IRBuilder, own: Wgmma, first: ir.Value, second: ir.Value, sums: Values
+    ) -> Values:
+        """Return sums to which a product is going to be added, of tiles that descriptors say."""
+        fragment, count = own.fragment, len(sums)
+        held = ", ".join(f"${at}" for at in range(count))
+        scales = {"int8": "", "tf32": ", 1, 1"}.get(
+            own.kind, f", 1, 1, {own.turned[0]:d}, {own.turned[1]:d}"
+        )
+        shape = f"m64n{fragment.columns}k{fragment.depth}.{GROUP_TYPES[own.kind]}"
+        operands = f"{{{held}}}, ${count}, ${count + 1}, 1{scales}"
+        text = f"wgmma.mma_async.sync.aligned.{shape} {operands};"
+        return self._tie(b, text, [first, second], sums)
+
+    def close_groups(self, b: ir.IRBuilder) -> None:
+        """End a step's products."""
+        self._write(b, "wgmma.commit_group.sync.aligned")
+
+    def await_groups(self, b: ir.IRBuilder, left: int, sums: Values) -> Values:
+        """Return sums once all steps' products but so many are done."""
+        return self._tie(b, f"wgmma.wait_group.sync.aligned {left};", [], sums)
+
+    def _tie(self, b: ir.IRBuilder, text: str, given: Values, sums: Values) -> Values:
+        """Write an instruction that changes registers, and return them."""
+        letter = "r" if sums[0].type == I32 else "f"
+        kinds = [one.type for one in sums]
+        outputs = [f"={letter}"] * len(sums)
+        ties = ["l"] * len(given) + [str(at) for at in range(len(sums))]
+        kind = ir.FunctionType(ir.LiteralStructType(kinds), [*(one.type for one in given), *kinds])
+        ends = ",".join([*outputs, *ties, "~{memory}"])
+        found = b.asm(kind, text, ends, [*given, *sums], side_effect=True)
         return [b.extract_value(found, at) for at in range(len(sums))]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tilesolve.kernels.gpu.forms import WARP, Form
+from tilesolve.kernels.gpu.forms import Form
 from tilesolve.kernels.gpu.targets import I8, I32, Target, Values
 from tilesolve.kernels.gpu.writing import TYPES
 
@@ -17,8 +17,9 @@ class Warp:
     ) -> None:
         self.target, self.b, self.form, self.pool = target, b, form, pool
         self.zero = ir.Constant(TYPES[form.fragment.dtypes[1]], None)
-        self.lane = b.and_(tid, I32(WARP - 1))
-        warp = b.lshr(tid, I32(WARP.bit_length() - 1))
+        lanes = form.fragment.lanes
+        self.lane = b.and_(tid, I32(lanes - 1))
+        warp = b.lshr(tid, I32(lanes.bit_length() - 1))
         count = form.warps[0]
         place = b.urem(warp, I32(count)), b.udiv(warp, I32(count))
         tile = form.warp_tile
@@ -139,6 +140,14 @@ class Warp:
             found += self.target.multiply(self.b, kind, one, other[at::2], own)
         return found
 
+    def _row(self) -> ir.Value:
+        """Return the first row of a fragment that this lane has sums of."""
+        return self.b.lshr(self.lane, I32(2))
+
+    def finish(self, sums: Values) -> Values:
+        """Return sums once all products have been added."""
+        return sums
+
     def places(self) -> list[tuple[ir.Value, ir.Value]]:
         """Return row and column in the block's tile of each of this lane's sums.
 
@@ -150,13 +159,13 @@ class Warp:
             own = [(more, 0) for more in range(4)]
         else:
             far, wide = (1 + self._is_sorted(at) for at in range(2))
-            row = b.mul(b.lshr(self.lane, I32(2)), I32(far))
+            row = b.mul(self._row(), I32(far))
             column = b.mul(b.and_(self.lane, I32(3)), I32(2 * wide))
             apart = [1 if one == 2 else 8 for one in (far, wide)]
             own = [
                 (down * apart[0], across * apart[1] + beside * wide)
                 for across in range(fragment.columns // 8)
-                for down in range(fragment.rows // 8)
+                for down in range(min(2, fragment.rows // 8))
                 for beside in range(2)
             ]
         rows = {

@@ -4,7 +4,14 @@ import random
 import re
 
 import pytest
-from gpu_cases import DTYPES, draw_problem, draw_tiling
+from gpu_cases import (
+    DTYPES,
+    SPECS,
+    draw_group_problem,
+    draw_group_tiling,
+    draw_problem,
+    draw_tiling,
+)
 
 from tilesolve.contractions.device_problem import DeviceProblem
 from tilesolve.contractions.epilogue import Epilogue
@@ -12,7 +19,7 @@ from tilesolve.contractions.errors import DeviceError
 from tilesolve.gpu.product import Product
 from tilesolve.gpu.strategy import make_tiling, solve_for_device
 from tilesolve.kernels.gpu.assembling import assemble, count_instructions, find_tool, make_code
-from tilesolve.kernels.gpu.forms import Ending
+from tilesolve.kernels.gpu.forms import GROUPED, Ending
 from tilesolve.machine.device import Device
 
 needs_assembler = pytest.mark.skipif(find_tool("ptxas") is None, reason="gpu-test is missing")
@@ -22,6 +29,9 @@ NAMES = {
     **{"float64": "DMMA", "int8": "IMMA"},
 }
 """What tensor cores' instructions are called in assembled code."""
+
+GROUP_NAMES = {**NAMES, **dict.fromkeys(("float16", "bfloat16", "tf32"), "HGMMA"), "int8": "IGMMA"}
+"""What those of groups of four warps are called."""
 
 
 def make_form(arithmetic, extent=128):
@@ -82,10 +92,43 @@ def test_drawn_kernels_do_not_spill(arithmetic, capability, chain):
         assert counted in (None, form.instructions(capability))
 
 
+@pytest.mark.parametrize("arithmetic", ["float16", "int8"])
+def test_ptx_has_the_instructions_of_groups(arithmetic):
+    rng = random.Random(0)
+    product = Product.of(draw_group_problem(rng, arithmetic, "ij-ik-jk"))
+    form = draw_group_tiling(rng, product, arithmetic).form
+    text = make_code(form, 90).decode()
+    name = form.instruction.replace(" ", ".sync.aligned.")
+    assert len(re.findall(rf"{name}\.", text)) == form.instructions(90)
+    assert ".target sm_90a" in text
+    # Products see copies, sums are read after products, and the swizzle needs where it begins.
+    assert text.index("fence.proxy.async") < text.index("wgmma.fence") < text.index(name)
+    assert text.rindex("wgmma.wait_group.sync.aligned 0") > text.rindex(name)
+    assert re.search(r"\.shared \.align 1024 .*pool", text)
+
+
+@needs_assembler
+@pytest.mark.parametrize("arithmetic", GROUPED)
+@pytest.mark.parametrize("chain", ["", "* gelu"])
+def test_drawn_kernels_of_groups_do_not_spill(arithmetic, chain):
+    rng = random.Random(arithmetic)
+    chain = Epilogue.parse("" if arithmetic == "int8" else chain)
+    letters = "ij-ik-jk" if arithmetic in ("int8", "tf32") else rng.choice(SPECS)
+    problem = DeviceProblem.of(letters, 48, DTYPES[arithmetic])
+    product = Product.of(problem, chain, accumulate=bool(chain.operations))
+    form = draw_group_tiling(rng, product, arithmetic).form
+    made = assemble(form, 90)
+    assert made.spilled == 0
+    assert not made.serialized
+    counted = count_instructions(made.cubin, rf"{GROUP_NAMES[arithmetic]}[.\w]*")
+    assert counted in (None, form.instructions(90))
+
+
 @needs_assembler
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
+        ("h100", "float16"),
         ("rtx2080ti", "float16"),
         ("a100", "float16"),
         ("h100", "float64"),
@@ -103,7 +146,8 @@ def test_plans_have_the_registers_that_the_assembler_counts(name, dtype):
     assert made.spilled == 0
     assert made.registers == found.registers
     if dtype in NAMES and not (device.capability < 80 and dtype == "float64"):
-        counted = count_instructions(made.cubin, rf"{NAMES[dtype]}[.\w]*")
+        names = GROUP_NAMES if form.grouped else NAMES
+        counted = count_instructions(made.cubin, rf"{names[dtype]}[.\w]*")
         assert counted in (None, form.instructions(device.capability))
 
 

@@ -4,13 +4,26 @@ import random
 
 import numpy as np
 import pytest
-from gpu_cases import DTYPES, draw_problem, draw_tiling, make_case, make_tiling, tolerance
+from gpu_cases import (
+    DTYPES,
+    draw_group_problem,
+    draw_group_tiling,
+    draw_problem,
+    draw_tiling,
+    make_case,
+    make_tiling,
+    tolerance,
+)
 
 import tilesolve
 from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.emulation import Job, emulate, find_runtime
 from tilesolve.gpu.launches import Launch, Launches
+from tilesolve.kernels.gpu import product as product_kernels
+from tilesolve.kernels.gpu.assembling import make_code
+from tilesolve.kernels.gpu.forms import GROUPED, Form
 from tilesolve.kernels.gpu.sweeping import SWEEP, SWEEP_THREADS, Sweep
+from tilesolve.kernels.gpu.targets import I32
 
 pytestmark = pytest.mark.skipif(find_runtime() is None, reason="the extra gpu-test is missing")
 
@@ -32,6 +45,51 @@ def drawn(seed, arithmetic, spec=None, epilogue="", accumulate=False, **given):
 
     job, wanted = make_case(problem, tile, seed, epilogue, accumulate)
     return job, wanted, problem, arithmetic
+
+
+def grouped(seed, arithmetic, spec=None, epilogue="", accumulate=False, **given):
+    rng = random.Random(f"{seed} {arithmetic}")
+    problem = draw_group_problem(rng, arithmetic, spec)
+
+    def tile(product):
+        return draw_group_tiling(rng, product, arithmetic, **given)
+
+    job, wanted = make_case(problem, tile, seed, epilogue, accumulate)
+    return job, wanted, problem, arithmetic
+
+
+def group_case(arithmetic, spec, sizes, block, groups=(1, 1), stages=3, seed=0):
+    problem = Problem.of(spec, sizes, DTYPES[arithmetic])
+    job, wanted = make_case(
+        problem,
+        lambda one: make_tiling(one, arithmetic, block, groups, stages, grouped=True),
+        seed,
+    )
+    return job, wanted, problem, arithmetic
+
+
+def test_groups_of_warps_multiply_swizzled_tiles():
+    sizes = {"i": 65, "j": 24, "k": 200}
+    check([group_case("float16", "ij-ki-jk", sizes, (64, 16, 64))])
+
+
+@pytest.mark.parametrize("fault", ["swizzle", "stages"])
+def test_wrong_places_and_early_copies_of_groups_show(fault, monkeypatch):
+    """Elements where none are looked for, and copies over what is still multiplied."""
+    if fault == "swizzle":
+        place = product_kernels.place_in_tile
+
+        def wrong(b, form, at, line, along):
+            return b.xor(place(b, form, at, line, along), b.shl(b.and_(line, I32(1)), I32(4)))
+
+        monkeypatch.setattr(product_kernels, "place_in_tile", wrong)
+    else:
+        monkeypatch.setattr(Form, "ahead", property(lambda form: form.stages - 1))
+    make_code.cache_clear()
+    case = group_case("float16", "ij-ik-jk", {"i": 64, "j": 16, "k": 320}, (64, 16, 32))
+    with pytest.raises(AssertionError):
+        check([case])
+    make_code.cache_clear()
 
 
 def test_every_arithmetic_is_right():
@@ -95,6 +153,29 @@ def test_sides_around_those_of_a_block_are_right():
         )
         cases.append((job, wanted, problem, "tf32"))
     check(cases)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arithmetic", GROUPED)
+@pytest.mark.parametrize("seed", range(4))
+def test_drawn_problems_by_groups_are_right(arithmetic, seed):
+    chain = "" if arithmetic == "int8" else CHAINS[seed]
+    cases = [grouped(10 * seed + number, arithmetic) for number in range(2)]
+    check([*cases, grouped(10 * seed + 3, arithmetic, epilogue=chain, accumulate=bool(seed % 2))])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", ["ij-ik-jk", "ij-ki-kj"])
+def test_sides_around_those_of_groups_are_right(spec):
+    sides = [{"i": 128 + x, "j": 64 - x, "k": 192 + x} for x in (-1, 0, 1)]
+    check([group_case("bfloat16", spec, one, (128, 64, 64), (2, 1), 4) for one in sides])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [128, 256])
+def test_the_widest_groups_are_right(columns):
+    sizes = {"i": 130, "j": 264, "k": 136}
+    check([group_case("float16", "ij-ik-kj", sizes, (128, columns, 64), (1, 1), 3)])
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ def test_a_name_of_a_device_makes_a_plan_for_it(plan):
 def test_reports_name_all_levels_and_that_nothing_was_measured(plan):
     text = str(plan)
     assert all(word in text for word in ("shared", "L2", "memory", "compute", "not measured"))
+    assert plan.solution.tiling.form.instruction in text
     assert "<table>" in plan._repr_html_()
 
 

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from gpu_cases import SPECS, draw_problem, draw_tiling
+from gpu_cases import SPECS, draw_group_tiling, draw_problem, draw_tiling
 
 from tilesolve.contractions.device_problem import DeviceProblem
 from tilesolve.contractions.epilogue import Epilogue
@@ -13,7 +13,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.gpu.launches import list_launches
 from tilesolve.gpu.product import Product
 from tilesolve.gpu.program import relax
-from tilesolve.gpu.strategy import choose_arithmetic, solve_for_device
+from tilesolve.gpu.strategy import can_group, choose_arithmetic, solve_for_device
 from tilesolve.gpu.tilings import (
     estimate,
     estimate_registers,
@@ -129,9 +129,49 @@ def test_prices_of_many_are_the_prices_of_each():
     product = Product.of(Problem.of("bij-bik-bkj", "b=3 i=300 j=200 k=1000", "float16"))
     tilings = [draw_tiling(rng, product, "float16") for _ in range(20)]
     scores = score_tilings(product, device, tilings)
+    check_scores(product, device, tilings, scores)
+
+
+def check_scores(product, device, tilings, scores):
     for tiling, score in zip(tilings, scores, strict=True):
         price, waiting = price_tiling(product, device, tiling, occupy(device, tiling.form))
         assert score_price(price, device.overlap, waiting) == pytest.approx(score)
+
+
+def test_groups_are_priced_beside_warps():
+    """Their operands leave shared memory once in each instruction, and their rate is their own."""
+    rng, device = random.Random(3), Device.load("h100")
+    product = Product.of(Problem.of("ij-ik-kj", "i=512 j=512 k=1024", "float16"))
+    draws = [draw_tiling, draw_group_tiling] * 5
+    tilings = [draw(rng, product, "float16", parts=1) for draw in draws]
+    check_scores(product, device, tilings, score_tilings(product, device, tilings))
+    for tiling in tilings[1::2]:
+        form = tiling.form
+        found = estimate(product, device, [tiling], [occupy(device, form)])
+        moved = [float(np.max(one)) for one in found.volumes[0]][1:]
+        across = form.columns // form.warps[1]
+        assert moved == [2 * 512 * 1024 * 512 / across, 2 * 512 * 1024 * 512 / 64]
+        slower = device.scale({"compute": 0.5})
+        again = estimate(product, slower, [tiling], [occupy(device, form)])
+        assert again.compute[0] > found.compute[0]
+
+
+def test_groups_multiply_where_that_costs_less():
+    product = Product.of(Problem.of("ij-ik-kj", 2048, "float16"))
+    device = Device.load("h100")
+    found, other = (solve_for_device(product, device, grouped=one) for one in (True, False))
+    assert found.tiling.form.grouped
+    assert not other.tiling.form.grouped
+    assert found.seconds < other.seconds
+    relaxed = found.relaxed
+    assert relaxed.seconds <= found.seconds
+    assert dict(relaxed.sizes)["W_N"] <= 256 * (1 + 1e-6)
+
+
+def test_bytes_that_lie_along_columns_are_multiplied_by_warps():
+    for spec, able in (("ij-ik-jk", True), ("ij-ik-kj", False)):
+        product = Product.of(DeviceProblem.of(spec, 1024, "int8"))
+        assert can_group(product, Device.load("h100"), "int8") == able
 
 
 def test_bytes_are_counted_block_by_block():

@@ -53,6 +53,27 @@ def draw_tiling(rng, product, arithmetic, **given):
     return make_tiling(product, arithmetic, block, warps, **{**chosen, **given})
 
 
+def draw_group_tiling(rng, product, arithmetic, **given):
+    """A small tiling of groups of four warps: one or two of them, of one or two fragments."""
+    groups = rng.choice([(1, 1), (2, 1), (1, 2)])
+    deep = rng.choice([64, 128]) // FRAGMENTS[arithmetic].element
+    block = 64 * groups[0] * rng.choice([1, 2]), groups[1] * rng.choice([16, 32, 64]), deep
+    chosen = {"stages": rng.choice([3, 4]), "parts": rng.choice([1, 1, 3]), "group": 2}
+    return make_tiling(product, arithmetic, block, groups, **{**chosen, **given}, grouped=True)
+
+
+def draw_group_problem(rng, arithmetic, spec=None):
+    """A problem around the sides of such tiles, of operands that groups can multiply."""
+    along = ("ij-ik-jk", "bij-bik-bjk", "abcd-aef-bcdef")
+    spec = spec or rng.choice(SPECS if arithmetic in ("float16", "bfloat16") else along)
+    letters = sorted(set(spec) - {"-"})
+    few = len(letters) > 4
+    sizes = {x: rng.choice([3, 5, 8] if few else [1, 24, 63, 64, 65, 72, 136]) for x in letters}
+    if few and arithmetic in ("int8", "tf32"):
+        sizes["f"] = 16
+    return DeviceProblem.of(spec, sizes, DTYPES[arithmetic])
+
+
 def draw_problem(rng, arithmetic, spec=None):
     """A problem with extents around multiples of 8, some of them odd."""
     spec = spec or rng.choice(SPECS)

@@ -36,6 +36,9 @@ SHAPES, SEED = 200, 62
 SIDES = (6.0, 13.0)
 """Powers of two between which their sides are drawn, evenly in the power."""
 
+TARGETS = ("CUTLASS", "CUTLASS3")
+"""Whose kernels it prices: those of `mma.sync`, and of `wgmma`."""
+
 COMPARED = 40
 """Tilings of each product that both put in order."""
 
@@ -83,8 +86,12 @@ def draw_shapes(count: int, seed: int) -> list[tuple[int, int, int]]:
     return [(rows, columns, sums) for rows, columns, sums in sides]
 
 
-def decide(device: Device, shapes: Sequence[tuple[int, int, int]], seed: int) -> list[Decision]:
+def decide(
+    device: Device, shapes: Sequence[tuple[int, int, int]], seed: int, *, grouped: bool = False
+) -> list[Decision]:
     """Return decisions about products of float16, judged by NVIDIA's estimator.
+
+    Kernels are those of `mma.sync`, or of `wgmma`.
 
     Raises
     ------
@@ -99,13 +106,13 @@ def decide(device: Device, shapes: Sequence[tuple[int, int, int]], seed: int) ->
     for sides in shapes:
         problem = Problem.of("ij-ik-kj", dict(zip("ijk", sides, strict=True)), "float16")
         product = Product.of(problem)
-        tilings = list(list_tilings(product, device, "float16"))
+        tilings = list(list_tilings(product, device, "float16", grouped=grouped))
         best = rank_tilings(product, device, tilings)[0]
         drawn = rng.sample(tilings, min(COMPARED, len(tilings)))
         scores = score_tilings(product, device, [best, *drawn])
         ours.append((best, scores))
         asked.append((sides, [_numbers(one) for one in (best, *drawn)]))
-    theirs = _ask(device, asked)
+    theirs = _ask(device, asked, TARGETS[grouped])
     found = []
     for sides, (best, scores), one in zip(shapes, ours, theirs, strict=True):
         given = np.array(one["given"])
@@ -120,18 +127,20 @@ def decide(device: Device, shapes: Sequence[tuple[int, int, int]], seed: int) ->
 def _numbers(tiling: Tiling) -> list[int]:
     """Return a tiling as the estimator's process takes it."""
     form = tiling.form
-    sides = [form.rows, form.columns, form.depth, *form.warp_tile]
+    sides = [form.rows, form.columns, form.depth, *form.read_tile]
     return [*sides, form.stages, tiling.parts, tiling.group]
 
 
-def _ask(device: Device, products: Sequence[object]) -> list[dict[str, Any]]:
+def _ask(device: Device, products: Sequence[object], target: str) -> list[dict[str, Any]]:
     """Return what the estimator says."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
-        request = {"gpu": GPUS[device.name], "letters": "HSH", "answer": str(answer)}
+        request = {"gpu": GPUS[device.name], "letters": "HSH", "target": target}
         try:
             run_in_process(
-                estimate_products, json.dumps({**request, "products": products}), SECONDS
+                estimate_products,
+                json.dumps({**request, "answer": str(answer), "products": products}),
+                SECONDS,
             )
             found: list[dict[str, Any]] = json.loads(answer.read_text())
         except (ChildProcessError, TimeoutError, OSError) as error:

@@ -11,10 +11,10 @@ from pathlib import Path
 def estimate_products(text: str) -> str:
     """Write what products take to a file, and end the process: the library's own end fails.
 
-    The request has the GPU's name there, letters of the dtypes, the path of the file, and for each
-    product its sides and tilings: eight numbers each, of a block, of a warp, stages, parts, and the
-    group of rows. The answer has, for each, the seconds of the library's own choice, this choice,
-    and the seconds of the tilings; 0 for those that it does not know.
+    The request has the GPU's name there, whose kernels, letters of the dtypes, the path of the
+    file, and for each product its sides and tilings: eight numbers each, of a block, of a warp,
+    stages, parts, and the group of rows. The answer has, for each, the seconds of the library's own
+    choice, this choice, and the seconds of the tilings; 0 for those that it does not know.
     """
     import nvMatmulHeuristics as library  # noqa: N813
 
@@ -22,7 +22,7 @@ def estimate_products(text: str) -> str:
     layout = library.NvMatmulHeuristicsMatmulLayout.NN_ROW_MAJOR
     letters = asked["letters"]
     own = library.NvMatmulHeuristicsInterface(
-        library.NvMatmulHeuristicsTarget.CUTLASS,
+        library.NvMatmulHeuristicsTarget[asked["target"]],
         precision=letters,
         flags=library.NvMatmulHeuristicsFlags.PERF_MODEL_BASED_AUTO_TUNING,
     )

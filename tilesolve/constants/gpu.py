@@ -23,6 +23,15 @@ WARP_COUNTS = (1, 2, 4, 8)
 MOST_WARPS = 16
 """Warps of a block."""
 
+GROUP_COUNTS = (1, 2, 4)
+"""Groups of four warps that rows, or columns, of a block are divided among."""
+
+LEAST_GROUP_COLUMNS, MOST_GROUP_COLUMNS = 16, 256
+"""Columns of an instruction of a group of four warps."""
+
+GROUP_STAGES = (4, 3, 5)
+"""Copies of tiles in shared memory where groups multiply, which have two of them in use."""
+
 DEPTH_BYTES = (64, 128)
 """Bytes of a row that tiles in shared memory may have along the sum."""
 

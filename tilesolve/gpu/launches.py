@@ -35,12 +35,14 @@ class Launches:
     """All kernels of a plan, in order.
 
     Tables say where batches begin, and where elements are that are not equally far apart. Scratch
-    are names and bytes of arrays that kernels write for later ones.
+    are names and bytes of arrays that kernels write for later ones. Exact kernels run on cards of the
+    compute capability that they are made for, and on no later ones.
     """
 
     kernels: tuple[Launch, ...]
     tables: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     scratch: tuple[tuple[str, int], ...] = ()
+    exact: bool = False
 
 
 def list_launches(product: Product, tiling: Tiling) -> Launches:
@@ -80,4 +82,5 @@ def list_launches(product: Product, tiling: Tiling) -> Launches:
         kernels.append(Launch(form.ending, ADDITION, grid, THREADS, 0, given))
         size = tiling.parts * batches * rows * columns * form.fragment.summed
         scratch = (("parts", size),)
-    return Launches(tuple(kernels), np.concatenate(tables).astype(np.int32), scratch)
+    table = np.concatenate(tables).astype(np.int32)
+    return Launches(tuple(kernels), table, scratch, exact=form.grouped)

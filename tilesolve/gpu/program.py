@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tilesolve.constants.gpu import OTHER_REGISTERS
+from tilesolve.constants.gpu import LEAST_GROUP_COLUMNS, MOST_GROUP_COLUMNS, OTHER_REGISTERS
 from tilesolve.constants.policy import TIE_WEIGHT
 from tilesolve.contractions.errors import SolverError
 from tilesolve.gpu.product import Product
 from tilesolve.gpu.tilings import ORDERS, count_bytes, view_levels
-from tilesolve.kernels.gpu.forms import FRAGMENTS, WARP, Arithmetic
+from tilesolve.kernels.gpu.forms import Arithmetic, find_fragment, name_engine
 from tilesolve.machine.device import Device
 from tilesolve.model.access import Box
 from tilesolve.solver.interior import find_least
@@ -42,9 +42,17 @@ class Relaxed:
 
 
 def state_program(
-    product: Product, device: Device, arithmetic: Arithmetic, depth: int, stages: int
+    product: Product,
+    device: Device,
+    arithmetic: Arithmetic,
+    depth: int,
+    stages: int,
+    *,
+    grouped: bool = False,
 ) -> Posynomials:
     """Return the program for one depth of tiles in shared memory, and so many stages.
+
+    Where four warps multiply together, their instruction's tile stands for that of a warp.
 
     Examples
     --------
@@ -55,7 +63,7 @@ def state_program(
     (['L2', 'compute', 'memory', 'shared'], ['blocks', 'registers', 'shared', 'threads', 'warp'])
     """
     rows, columns, steps, _ = product.extents
-    fragment = FRAGMENTS[arithmetic]
+    fragment = find_fragment(arithmetic, LEAST_GROUP_COLUMNS * grouped)
     least = {"M": fragment.rows, "N": fragment.columns}
     extents = {"M": rows, "N": columns}
     sides: dict[str, Signomial] = {}
@@ -63,8 +71,11 @@ def state_program(
     for prefix in "WBG":
         for letter, low in least.items():
             name = f"{prefix}_{letter}"
-            if low < extents[letter]:
-                variables[name] = (float(low), float(extents[letter]))
+            most = extents[letter]
+            if grouped and prefix == "W":
+                most = low if letter == "M" else min(most, MOST_GROUP_COLUMNS)
+            if low < most:
+                variables[name] = (float(low), float(most))
                 sides[name] = Signomial.symbol(name)
             else:
                 sides[name] = Signomial.constant(low)
@@ -81,7 +92,7 @@ def state_program(
     }
     warp, block, group = (sides[f"{x}_M"] * sides[f"{x}_N"] for x in "WBG")
     area = Signomial.constant(float(rows * columns * product.extents[3]))
-    peak = device.peak(arithmetic)
+    peak = device.peak(name_engine(arithmetic, grouped=grouped))
     assert peak is not None
     arithmetic_seconds = Signomial.constant(product.problem.flops / peak)
     fill = device.latency_seconds / device.multiprocessors
@@ -93,7 +104,7 @@ def state_program(
         + sides["W_N"] * (second / fragment.columns)
         + OTHER_REGISTERS
     )
-    threads = block / warp * WARP
+    threads = block / warp * fragment.lanes
     staged = (sides["B_M"] + sides["B_N"]) * float(depth * stages * fragment.element)
     limits = {
         "warp": held * (1 / device.thread_registers),
@@ -116,7 +127,13 @@ def state_program(
 
 @lru_cache(maxsize=256)
 def relax(
-    product: Product, device: Device, arithmetic: Arithmetic, depth: int, stages: int
+    product: Product,
+    device: Device,
+    arithmetic: Arithmetic,
+    depth: int,
+    stages: int,
+    *,
+    grouped: bool = False,
 ) -> Relaxed:
     """Return the least of the program of one depth and number of stages.
 
@@ -125,7 +142,7 @@ def relax(
     SolverError
         If none is found.
     """
-    program = state_program(product, device, arithmetic, depth, stages)
+    program = state_program(product, device, arithmetic, depth, stages, grouped=grouped)
     found = find_least(program) if program.variables else None
     if program.variables and found is None:
         raise SolverError(f"no tiles found for {product.problem} on {device.name}")

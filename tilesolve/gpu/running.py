@@ -30,13 +30,14 @@ class DeviceRunner:
     Raises
     ------
     DeviceError
-        If there is no `cuda-core`, no GPU, or one of an earlier compute capability.
+        If there is no `cuda-core`, no GPU, or one of an earlier compute capability; where plans
+        have `wgmma`, of another one.
     """
 
     def __init__(self, device: Device, launches: Launches) -> None:
         self.card, self.device, self.launches = Card(), device, launches
         here, wanted = self.card.capability, device.capability
-        if here < wanted:
+        if here < wanted or (launches.exact and here != wanted):
             told = f"{device.name} has compute capability {wanted / 10}"
             raise DeviceError(f"{told}, the GPU here {here / 10}")
 

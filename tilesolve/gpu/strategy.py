@@ -18,7 +18,7 @@ from tilesolve.gpu.product import Product
 from tilesolve.gpu.program import Relaxed, relax
 from tilesolve.gpu.tilings import Tiling, estimate_registers, occupy, price_tiling, score_tilings
 from tilesolve.kernels.gpu.assembling import assemble
-from tilesolve.kernels.gpu.forms import FRAGMENTS, Arithmetic, Form
+from tilesolve.kernels.gpu.forms import FRAGMENTS, GROUPED, Arithmetic, Form, name_engine
 from tilesolve.kernels.gpu.targets import Nvptx
 from tilesolve.machine.device import Device
 from tilesolve.model.price import Price
@@ -103,10 +103,35 @@ def choose_arithmetic(problem: Problem, device: Device, *, tf32: bool) -> Arithm
     raise DtypeError(f"kernels for {device.name} compute no {problem.dtype}")
 
 
+def can_group(product: Product, device: Device, arithmetic: Arithmetic) -> bool:
+    """Return whether four warps can multiply together, by `wgmma`.
+
+    It takes operands of other than two bytes only where they lie along the sum.
+
+    Examples
+    --------
+    >>> product = Product.of(Problem.of("ij-ik-kj", 4096, "float16"))
+    >>> [can_group(product, Device.load(name), "float16") for name in ("a100", "h100")]
+    [False, True]
+    """
+    if arithmetic not in GROUPED or not Nvptx(device.capability).has("groups"):
+        return False
+    known = device.peak(name_engine(arithmetic, grouped=True)) is not None
+    halves = FRAGMENTS[arithmetic].element == 2
+    return known and (halves or all(product.operand(at).along_sum for at in range(2)))
+
+
 def solve_for_device(
-    product: Product, device: Device, *, schedule: str = "solved", tf32: bool = False
+    product: Product,
+    device: Device,
+    *,
+    schedule: str = "solved",
+    tf32: bool = False,
+    grouped: bool = True,
 ) -> DeviceSolution:
     """Return the solution of least score that the assembler, where there is one, does not spill.
+
+    Where the device can, four warps multiply together if that costs less; unless `grouped` says no.
 
     Raises
     ------
@@ -127,6 +152,8 @@ def solve_for_device(
         found = [_thesis_tiling(product, arithmetic)]
     elif schedule == "solved":
         found = list(list_tilings(product, device, arithmetic))
+        if grouped and can_group(product, device, arithmetic):
+            found += list_tilings(product, device, arithmetic, grouped=True)
     else:
         raise PlanError(f"schedule is one of {', '.join(SCHEDULES)}, not {schedule!r}")
     ranked = rank_tilings(product, device, found)
@@ -135,7 +162,7 @@ def solve_for_device(
         made = assemble(form, device.capability)
         registers = made.registers if made else estimate_registers(form)
         held = find_occupancy(device, form.threads, registers, form.shared_bytes)
-        if held.blocks and not (made and made.spilled):
+        if held.blocks and not (made and (made.spilled or made.serialized)):
             return price_solution(
                 *(product, device, tiling, schedule, tf32, registers, made is not None),
                 priced=len(found),
@@ -160,7 +187,7 @@ def price_solution(
     held = find_occupancy(device, form.threads, registers, form.shared_bytes)
     cost, waiting = price_tiling(product, device, tiling, held)
     solved = schedule == "solved"
-    relaxed = relax_best(product, device, form.arithmetic) if solved else None
+    relaxed = relax_best(product, device, form.arithmetic, grouped=form.grouped) if solved else None
     return DeviceSolution(
         *(product, device, schedule, tf32, tiling, cost, waiting, held, registers),
         *(assembled, relaxed, priced, spilled),
@@ -174,15 +201,19 @@ def _depths(arithmetic: Arithmetic) -> list[int]:
     return [size // fragment.element for size in limits.DEPTH_BYTES]
 
 
-def _stages(device: Device) -> tuple[int, ...]:
+def _stages(device: Device, *, grouped: bool) -> tuple[int, ...]:
+    if grouped:
+        return limits.GROUP_STAGES
     return limits.STAGES if Nvptx(device.capability).has("copies") else limits.WAITED_STAGES
 
 
-def relax_best(product: Product, device: Device, arithmetic: Arithmetic) -> Relaxed:
+def relax_best(
+    product: Product, device: Device, arithmetic: Arithmetic, *, grouped: bool = False
+) -> Relaxed:
     """Return the least of all programs: of each depth and number of stages."""
-    pairs = combinations(_depths(arithmetic), _stages(device))
+    pairs = combinations(_depths(arithmetic), _stages(device, grouped=grouped))
     return min(
-        (relax(product, device, arithmetic, depth, stages) for depth, stages in pairs),
+        (relax(product, device, arithmetic, *pair, grouped=grouped) for pair in pairs),
         key=lambda one: one.seconds,
     )
 
@@ -195,11 +226,13 @@ def make_tiling(
     stages: int,
     parts: int = 1,
     group: int = 1,
+    grouped: bool = False,
 ) -> Tiling:
     """Return a tiling of a product by given sides."""
     operands = product.operand(0), product.operand(1)
     ending = product.ending(arithmetic)
-    return Tiling(Form(ending, *block, warps, stages, *operands, parts > 1), parts, group)
+    form = Form(ending, *block, warps, stages, *operands, parts > 1, grouped)
+    return Tiling(form, parts, group)
 
 
 def _thesis_tiling(product: Product, arithmetic: Arithmetic) -> Tiling:
@@ -208,19 +241,18 @@ def _thesis_tiling(product: Product, arithmetic: Arithmetic) -> Tiling:
     return make_tiling(product, arithmetic, (128, 128, depth), (4, 2), 1)
 
 
-def list_tilings(product: Product, device: Device, arithmetic: Arithmetic) -> Iterator[Tiling]:
+def list_tilings(
+    product: Product, device: Device, arithmetic: Arithmetic, *, grouped: bool = False
+) -> Iterator[Tiling]:
     """Yield tilings of whole fragments near the program's sizes, as far as they fit a device."""
-    sizes = dict(relax_best(product, device, arithmetic).sizes)
+    sizes = dict(relax_best(product, device, arithmetic, grouped=grouped).sizes)
     rows, columns, steps, _ = product.extents
-    base = make_tiling(product, arithmetic, (16, 16, 16), (1, 1), 2).form
+    base = make_tiling(product, arithmetic, (16, 16, 16), (1, 1), 2, grouped=grouped).form
     near = [_near(sizes.get(f"B_{i}"), n) for i, n in (("M", rows), ("N", columns))]
     for down, across in combinations(*near):
-        for warps in combinations(limits.WARP_COUNTS, limits.WARP_COUNTS):
-            tile = down // warps[0], across // warps[1]
-            least = [min(limits.LEAST_WARP_SIDE, side) for side in (down, across)]
-            if warps[0] * warps[1] > limits.MOST_WARPS or tile[0] < least[0] or tile[1] < least[1]:
-                continue
-            for depth, stages in combinations(_depths(arithmetic), _stages(device)):
+        for warps in _divide(down, across, grouped=grouped):
+            stages_of = _stages(device, grouped=grouped)
+            for depth, stages in combinations(_depths(arithmetic), stages_of):
                 form = replace(
                     base, rows=down, columns=across, depth=depth, warps=warps, stages=stages
                 )
@@ -230,6 +262,18 @@ def list_tilings(product: Product, device: Device, arithmetic: Arithmetic) -> It
                     if parts == 1 or steps >= parts * max(limits.LEAST_PART, depth):
                         whole = replace(form, partial=parts > 1)
                         yield Tiling(whole, parts)
+
+
+def _divide(down: int, across: int, *, grouped: bool) -> Iterator[tuple[int, int]]:
+    """Yield how many warps, or groups of four, rows and columns of a block may be divided among."""
+    counts = limits.GROUP_COUNTS if grouped else limits.WARP_COUNTS
+    least = [min(limits.LEAST_WARP_SIDE, side) for side in (down, across)]
+    if grouped:
+        least = [64, limits.LEAST_GROUP_COLUMNS]
+    for warps in combinations(counts, counts):
+        fits = down // warps[0] >= least[0] and across // warps[1] >= least[1]
+        if fits and warps[0] * warps[1] * (4 if grouped else 1) <= limits.MOST_WARPS:
+            yield warps
 
 
 def _near(size: float | None, extent: int) -> list[int]:

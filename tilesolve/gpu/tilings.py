@@ -139,15 +139,18 @@ def estimate(
     rows, columns, steps, batches = product.extents
     form = {
         name: np.array([getattr(one.form, name) for one in tilings])
-        for name in ("rows", "columns", "depth", "threads", "stages")
+        for name in ("rows", "columns", "depth", "threads", "ahead", "grouped")
     }
-    warps = np.array([one.form.warp_tile for one in tilings]).T
+    warps = np.array([one.form.read_tile for one in tilings]).T
     sides = np.array([one.form.side for one in tilings]).prod(axis=1)
+    sides = np.where(form["grouped"], limits.BUSY_FRAGMENTS, sides)
+    deep = np.array([one.form.fragment.depth for one in tilings])
+    engines = [one.form.engine for one in tilings]
+    peaks = {name: device.peak(name) or 0.0 for name in set(engines)}
     parts, group = (
         np.array([getattr(one, name) for one in tilings]) for name in ("parts", "group")
     )
     resident = np.array([one.blocks for one in held])
-    fragment = tilings[0].form.fragment
     tiles = np.ceil(rows / form["rows"]), np.ceil(columns / form["columns"])
     blocks = tiles[0] * tiles[1] * batches * parts
     busiest = np.ceil(blocks / device.multiprocessors)
@@ -162,12 +165,14 @@ def estimate(
     far = np.minimum(steps, np.where(fits, part, 2 * form["depth"]))
     boxes = _boxes(
         product,
-        (*warps, np.minimum(fragment.depth, np.maximum(1, far // 2))),
+        (*warps, np.minimum(deep, np.maximum(1, far // 2))),
         (form["rows"], form["columns"], np.minimum(form["depth"], np.maximum(1, far // 2))),
         (high, wide, far),
     )
     traffic = count_bytes(product, device, boxes)
-    sums = np.where(parts > 1, 2.0 * parts * rows * columns * batches * fragment.summed, 0.0)
+    sums = np.where(
+        parts > 1, 2.0 * parts * rows * columns * batches * tilings[0].form.fragment.summed, 0.0
+    )
     uneven = busiest * device.multiprocessors / blocks
     seconds, volumes = [], []
     for at, view in enumerate(view_levels(device)):
@@ -176,7 +181,7 @@ def estimate(
         volumes.append((own[0] + more, *(one + 0.0 * sums for one in own[1:])))
         longer = uneven if at < 2 else 1.0
         seconds.append(view.seconds(own) * longer + more / view.bandwidth)
-    rate = (device.peak(tilings[0].form.arithmetic) or 0.0) / device.multiprocessors
+    rate = np.array([peaks[name] for name in engines]) / device.multiprocessors
     active = np.minimum(resident, busiest) * form["threads"] / WARP
     quarters = active / limits.QUARTERS
     busy = np.minimum(sides, limits.BUSY_FRAGMENTS) / limits.BUSY_FRAGMENTS * quarters
@@ -185,7 +190,7 @@ def estimate(
     trips = part / form["depth"]
     compute = compute + rounds * trips * limits.STEP_CYCLES / device.frequency
     fetch_seconds = limits.FETCH_SHARE * device.latency_seconds
-    fetched = rounds * trips * fetch_seconds / np.maximum(1, form["stages"] - 1)
+    fetched = rounds * trips * fetch_seconds / np.maximum(1, form["ahead"])
     waiting = device.launch_seconds * (1 + limits.PART_LAUNCHES * (parts > 1))
     waiting = waiting + rounds * device.latency_seconds
     return Estimate(

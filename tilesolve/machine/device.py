@@ -52,7 +52,7 @@ class Device:
         the whole device.
     peaks
         Flop/s of the whole device, by arithmetic: a dtype, ``tf32``, or ``fma32`` and ``fma64``
-        without tensor cores.
+        without tensor cores; ``wgmma_float16`` and so on where four warps multiply together.
     warps, blocks, registers
         That a multiprocessor holds at once.
     thread_registers, block_threads, shared_block, shared_reserved

@@ -163,7 +163,7 @@ class GpuPlan(BaseDevicePlan[DeviceSolution]):
                 "device": found.device.to_toml(),
                 "sides": [form.rows, form.columns, form.depth],
                 "warps": form.warps,
-                "more": [form.stages, found.tiling.parts, found.tiling.group],
+                "more": [form.stages, found.tiling.parts, found.tiling.group, form.grouped],
                 **{name: getattr(found, name) for name in _KEPT},
             },
         )
@@ -235,7 +235,7 @@ def _report(found: DeviceSolution) -> Iterator[str]:
     """Yield a report's lines: what runs, what it moves, and how it was found."""
     form, problem, device = found.tiling.form, found.problem, found.device
     rows, columns, sums, batches = found.product.extents
-    yield f"{problem} on {device.name}, multiplied as {form.arithmetic}"
+    yield f"{problem} on {device.name}, multiplied as {form.arithmetic} by {form.instruction}"
     if form.ending.term != SUM:
         yield f"C is {form.ending.term}"
     yield f"matrices: {rows} rows, {columns} columns, sums of {sums}, {batches} times"
@@ -249,7 +249,9 @@ def _report(found: DeviceSolution) -> Iterator[str]:
     table = [["tile", "rows", "columns", "sum"]]
     fragment = form.fragment
     table.append(["fragment", *map(str, (fragment.rows, fragment.columns, fragment.depth))])
-    table.append(["warp", *map(str, (*form.warp_tile, fragment.depth))])
+    table.append(
+        ["four warps" if form.grouped else "warp", *map(str, (*form.warp_tile, fragment.depth))]
+    )
     table.append(["block", *map(str, (form.rows, form.columns, form.depth))])
     yield from align_columns(table)
     source = "by the assembler" if found.assembled else "estimated"
