@@ -365,8 +365,9 @@ NUMBERS = {
         "networks.winograd_stages": "OUT _IMAGES _RESULTS _FILTERS",
     },
     "what GPUs' instructions are like": {
-        "kernels.gpu.forms": "WARP _HALVES _BYTES FRAGMENTS",
+        "kernels.gpu.forms": "WARP GROUP SWIZZLE_BYTES _HALVES _BYTES FRAGMENTS",
         "kernels.gpu.targets": "I1 I8 I16 I32 I64 GLOBAL SHARED CHUNKS AVAILABLE PTX_VERSIONS",
+        "kernels.gpu.groups": "MODES",
         "kernels.gpu.parts": "THREADS",
         "kernels.gpu.sweeping": "SWEEP_THREADS",
         "calibration.gpu": "SHARED_BYTES READ_BYTES",
@@ -374,7 +375,7 @@ NUMBERS = {
     },
     "how plans for GPUs are judged and written": {
         "bench.gpu": "SECONDS SIDES CASE_SECONDS MOST_ROUNDS ERRORS",
-        "bench.gpu_decisions": "SHAPES SEED SIDES COMPARED SECONDS LIMITS",
+        "bench.gpu_decisions": "SHAPES SEED SIDES LINE COMPARED SECONDS LIMITS",
         "plans.device_base": "DEVICE_FORMAT",
     },
     "which numbers of exporters are equal": {"networks.patterns": "ATTRIBUTE_SLACK"},

@@ -227,11 +227,13 @@ def _show_gpu_decisions(context: typer.Context, suite: str, machine: str | None,
     if ignored := list_ignored(context, ("suite", "machine")):
         raise typer.BadParameter(f"gpu-decisions takes --machine alone, no {ignored}")
     from tilesolve.bench.gpu_decisions import SEED, SHAPES, decide, draw_shapes, write_decisions
+    from tilesolve.kernels.gpu.targets import Nvptx
     from tilesolve.machine.device import Device
 
     device = Device.load(machine or "a100")
-    found = decide(device, draw_shapes(SHAPES, SEED), SEED)
-    typer.echo("\n".join(write_decisions(device, found)))
+    for grouped in (False, True)[: 1 + Nvptx(device.capability).has("groups")]:
+        found = decide(device, draw_shapes(SHAPES, SEED), SEED, grouped=grouped)
+        typer.echo("\n".join(write_decisions(device, found, grouped=grouped)))
 
 
 def _refuse(context: typer.Context, taken: Sequence[str], what: str) -> None:

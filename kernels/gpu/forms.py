@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import gcd
 from typing import Literal
 
 from tilesolve.contractions.epilogue_terms import SUM
@@ -238,7 +239,7 @@ class Form:
         if self.grouped:
             piece = (self.fragment.rows, self.fragment.columns)[at]
             along = self.depth if self.operands[at].along_sum else piece
-            return min(128, along * self.fragment.element)
+            return gcd(128, along * self.fragment.element)
         pad = self.fragment.pads[not self.operands[at].along_sum]
         return self.tile(at)[1] * self.fragment.element + pad
 

@@ -120,9 +120,9 @@ class _Product(Writer):
         each = length // own.width
         found = _Chunks([], [], [], [])
         for first in range(0, lines * each, form.threads):
-            number = b.and_(b.add(self.thread, I32(first)), I32(lines * each - 1))
-            along = b.mul(b.and_(number, I32(each - 1)), I32(own.width))
-            line = b.lshr(number, I32(each.bit_length() - 1))
+            number = b.urem(b.add(self.thread, I32(first)), I32(lines * each))
+            along = b.mul(b.urem(number, I32(each)), I32(own.width))
+            line = b.udiv(number, I32(each))
             if form.grouped:
                 to = place_in_tile(b, form, at, line, along)
             else:

@@ -8,7 +8,7 @@ import pytest
 from commands import invoke
 
 from tilesolve.bench.gpu import Lab, list_cases, main, measure
-from tilesolve.bench.gpu_cases import OURS
+from tilesolve.bench.gpu_cases import OURS, WARPS
 from tilesolve.bench.pipelines import CASES
 from tilesolve.calibration.gpu import TOLD, calibrate_gpu
 from tilesolve.contractions.errors import DeviceError, MachineError
@@ -19,9 +19,9 @@ from tilesolve.machine.device import Device, find_device
 class StubLab(Lab):
     """A lab of NumPy's arrays; our own result is as wrong as it is told to be."""
 
-    def __init__(self, wrong=0.0):
+    def __init__(self, wrong=0.0, device="a100"):
         self.card = SimpleNamespace(name="NVIDIA Stub 1")
-        self.device, self.wrong, self.timed = Device.load("a100"), wrong, 0
+        self.device, self.wrong, self.timed = Device.load(device), wrong, 0
 
     def draw(self, shape, dtype):
         return np.ones([min(2, extent) for extent in shape])
@@ -29,7 +29,7 @@ class StubLab(Lab):
     def _fill(self, out, value):
         out[...] = value
 
-    def run(self, product, first, second, out):
+    def run(self, product, first, second, out, *, grouped=True):
         return lambda: self._fill(out, 4.0 + self.wrong), 1e-3
 
     def list_peers(self, product, first, second, out):
@@ -86,6 +86,16 @@ def test_losses_come_first_and_a_page_is_written(tmp_path, capsys):
     assert page.startswith("# NVIDIA Stub 1")
     assert "tccg float32" in page
     assert all(f"{mode}: {OURS} takes" in page for mode in modes - {OURS, "torch.compile"})
+
+
+def test_groups_are_measured_beside_warps(tmp_path, capsys):
+    lab = StubLab(device="h100")
+    assert main(["--json", str(tmp_path / "found.json")], lab) == 0
+    found = json.loads((tmp_path / "found.json").read_text())["cases"]
+    both = [one for one in found if WARPS in one["seconds"]]
+    assert {one["case"].split()[-1] for one in both} == {"float16", "bfloat16", "int8"}
+    assert {"drawn", "products"} == {one["case"].split()[0] for one in both}
+    assert f"products float16 {WARPS}: " in capsys.readouterr().out
 
 
 def test_wrong_results_fail_and_are_not_timed(tmp_path):

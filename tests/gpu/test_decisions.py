@@ -24,6 +24,17 @@ def test_decisions_are_near_those_of_nvidia():
 
 
 @needs_estimator
+def test_decisions_by_groups_are_near_those_of_nvidia():
+    device = Device.load("h100")
+    found = decide(device, draw_shapes(8, 5), 5, grouped=True)
+    assert all(one.tiling.form.grouped for one in found)
+    ratios = [one.ratio for one in found]
+    assert all(0 < ratio < 2 for ratio in ratios)
+    assert sorted(ratios)[4] < 1.15
+    assert "wgmma" in write_decisions(device, found, grouped=True)[0]
+
+
+@needs_estimator
 def test_devices_that_the_estimator_does_not_know_are_refused():
     with pytest.raises(BenchmarkError):
         decide(Device.load("xavier"), draw_shapes(2, 1), 1)

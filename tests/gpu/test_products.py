@@ -149,8 +149,8 @@ def test_groups_are_priced_beside_warps():
         form = tiling.form
         found = estimate(product, device, [tiling], [occupy(device, form)])
         moved = [float(np.max(one)) for one in found.volumes[0]][1:]
-        across = form.columns // form.warps[1]
-        assert moved == [2 * 512 * 1024 * 512 / across, 2 * 512 * 1024 * 512 / 64]
+        across = -(-512 // form.columns) * form.warps[1]
+        assert moved == [2 * 512 * 1024 * across, 2 * 512 * 1024 * 512 / 64]
         slower = device.scale({"compute": 0.5})
         again = estimate(product, slower, [tiling], [occupy(device, form)])
         assert again.compute[0] > found.compute[0]

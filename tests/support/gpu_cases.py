@@ -57,7 +57,7 @@ def draw_group_tiling(rng, product, arithmetic, **given):
     """A small tiling of groups of four warps: one or two of them, of one or two fragments."""
     groups = rng.choice([(1, 1), (2, 1), (1, 2)])
     deep = rng.choice([64, 128]) // FRAGMENTS[arithmetic].element
-    block = 64 * groups[0] * rng.choice([1, 2]), groups[1] * rng.choice([16, 32, 64]), deep
+    block = 64 * groups[0] * rng.choice([1, 2]), groups[1] * rng.choice([16, 32, 64, 96]), deep
     chosen = {"stages": rng.choice([3, 4]), "parts": rng.choice([1, 1, 3]), "group": 2}
     return make_tiling(product, arithmetic, block, groups, **{**chosen, **given}, grouped=True)
 

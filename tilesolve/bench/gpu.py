@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesolve.bench.gpu_cases import OURS, Case, Contest, Outcome
+from tilesolve.bench.gpu_cases import OURS, WARPS, Case, Contest, Outcome
 from tilesolve.bench.gpu_pipelines import PIPELINES, set_up_pipeline
 from tilesolve.bench.pipelines import count_work, replace_numpy
 from tilesolve.bench.results.performance_page import write_section
@@ -34,7 +34,7 @@ from tilesolve.contractions.suites import suite
 from tilesolve.gpu.card import Card
 from tilesolve.gpu.product import Product
 from tilesolve.gpu.running import DeviceRunner
-from tilesolve.gpu.strategy import solve_for_device
+from tilesolve.gpu.strategy import can_group, choose_arithmetic, solve_for_device
 from tilesolve.machine.device import Device
 from tilesolve.machine.model import Machine
 from tilesolve.plans.device_base import DeviceSolved
@@ -100,9 +100,11 @@ class Lab:
         """Return what runs a solution's kernels on arrays on the card."""
         return DeviceRunner(self.device, solution.launches).bind(arrays)
 
-    def run(self, product: Product, first: Any, second: Any, out: Any) -> tuple[Any, float]:
+    def run(
+        self, product: Product, first: Any, second: Any, out: Any, *, grouped: bool = True
+    ) -> tuple[Any, float]:
         """Return what computes a product, and the predicted seconds."""
-        solution = solve_for_device(product, self.device)
+        solution = solve_for_device(product, self.device, grouped=grouped)
         return self.bind(solution, product.name_arrays(first, second, out)), solution.seconds
 
     def list_function_peers(
@@ -180,8 +182,13 @@ def _contraction(lab: Lab, group: str, name: str, problem: DeviceProblem) -> Cas
         def keep(name: str, peer: Callable[[], Any]) -> None:
             results[name] = peer()
 
-        peers = lab.list_peers(product, first, second, other).items()
-        runs = {OURS: run} | {name: partial(keep, name, peer) for name, peer in peers}
+        peers = lab.list_peers(product, first, second, other)
+        arithmetic = choose_arithmetic(problem, lab.device, tf32=False)
+        if can_group(product, lab.device, arithmetic):
+            third = lab.draw(problem.shape(0), product.output_dtype)
+            warps, _ = lab.run(product, first, second, third, grouped=False)
+            peers[WARPS] = lambda: (warps(), third)[1]
+        runs = {OURS: run} | {name: partial(keep, name, peer) for name, peer in peers.items()}
         return Contest(
             runs,
             lambda: max((lab.compare(out, one) for one in results.values()), default=0.0),
@@ -219,13 +226,17 @@ def write_report(found: Sequence[Outcome], left: int) -> Iterator[str]:
         seconds, best = one.seconds, one.best or OURS
         rates = [f"{one.case.flops / seconds[name] / 1e12:.3g}" for name in (OURS, best)]
         share = f"{one.predicted / seconds[OURS]:.2f}"
-        rows.append((str(one.case), f"{one.ratio:.2f}", rates[0], share, best, rates[1]))
-    heads = "ratio", "TFLOP/s", "of predicted", "best other", "its TFLOP/s"
+        warps = f"{one.find_ratio(WARPS):.2f}" if WARPS in seconds else "-"
+        rows.append((str(one.case), f"{one.ratio:.2f}", warps, rates[0], share, best, rates[1]))
+    heads = "ratio", WARPS, "TFLOP/s", "of predicted", "best other", "its TFLOP/s"
     yield from Table("", {"case": "left", **dict.fromkeys(heads, "right")}, rows).markdown()
     groups: dict[str, list[float]] = {}
     for one in done:
+        name = f"{one.case.group} {one.case.dtype}"
         if one.best:
-            groups.setdefault(f"{one.case.group} {one.case.dtype}", []).append(one.ratio)
+            groups.setdefault(name, []).append(one.ratio)
+        if one.best and WARPS in one.seconds:
+            groups.setdefault(f"{name} {WARPS}", []).append(one.find_ratio(WARPS))
     for name, ratios in groups.items():
         mean = np.exp(np.log(ratios).mean())
         yield f"{name}: {mean:.3f} times as fast as the best other in the geometric mean"

@@ -10,6 +10,9 @@ OURS = "tilesolve"
 """What the names of our own kernels begin with, and that of those which are compared with others.
 """
 
+WARPS = f"{OURS} without wgmma"
+"""Our kernels by `mma.sync`, where those which are compared are by `wgmma`."""
+
 
 class Contest(NamedTuple):
     """What computes a case: functions by name, each of which leaves its result.
@@ -53,4 +56,8 @@ class Outcome(NamedTuple):
     @property
     def ratio(self) -> float:
         """Our speed over that of the fastest of the others; infinite where there is none."""
-        return self.seconds[self.best] / self.seconds[OURS] if self.best else float("inf")
+        return self.find_ratio(OURS)
+
+    def find_ratio(self, name: str) -> float:
+        """Return the ratio of one of our kernels."""
+        return self.seconds[self.best] / self.seconds[name] if self.best else float("inf")

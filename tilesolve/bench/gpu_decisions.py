@@ -39,6 +39,9 @@ SIDES = (6.0, 13.0)
 TARGETS = ("CUTLASS", "CUTLASS3")
 """Whose kernels it prices: those of `mma.sync`, and of `wgmma`."""
 
+LINE = 128
+"""Bytes of a line in shared memory of kernels that it knows."""
+
 COMPARED = 40
 """Tilings of each product that both put in order."""
 
@@ -91,7 +94,8 @@ def decide(
 ) -> list[Decision]:
     """Return decisions about products of float16, judged by NVIDIA's estimator.
 
-    Kernels are those of `mma.sync`, or of `wgmma`.
+    Kernels are those of `mma.sync`, or of `wgmma`: of these it knows no steps of half a line, and
+    adds parts of sums up in another way, so that both are left out.
 
     Raises
     ------
@@ -107,6 +111,8 @@ def decide(
         problem = Problem.of("ij-ik-kj", dict(zip("ijk", sides, strict=True)), "float16")
         product = Product.of(problem)
         tilings = list(list_tilings(product, device, "float16", grouped=grouped))
+        if grouped:
+            tilings = [one for one in tilings if one.parts == 1 and one.form.pitch(0) == LINE]
         best = rank_tilings(product, device, tilings)[0]
         drawn = rng.sample(tilings, min(COMPARED, len(tilings)))
         scores = score_tilings(product, device, [best, *drawn])
@@ -157,7 +163,9 @@ def _correlate(one: np.ndarray, other: np.ndarray) -> float:
     return float(spearmanr(one, other).statistic)
 
 
-def write_decisions(device: Device, found: Sequence[Decision]) -> list[str]:
+def write_decisions(
+    device: Device, found: Sequence[Decision], *, grouped: bool = False
+) -> list[str]:
     """Return the lines of a report: the largest losses first, then all together."""
     rows = [["product", "ratio", "ours", "NVIDIA's", "block", "its block"]]
     for one in sorted(found, key=lambda one: -one.ratio)[:10]:
@@ -173,9 +181,10 @@ def write_decisions(device: Device, found: Sequence[Decision]) -> list[str]:
     shares = [f"{(ratios <= limit).mean():.1%} within {limit - 1:.0%}" for limit in LIMITS]
     agreements = np.array([one.agreement for one in found])
     over = _correlate(np.array([o.predicted for o in known]), np.array([o.own for o in known]))
+    name = "wgmma" if grouped else "mma.sync"
     return [
-        f"{len(found)} products of float16 on {device.name}, by NVIDIA's estimator of CUTLASS; "
-        f"{len(found) - len(known)} of our tilings it does not know",
+        f"{len(found)} products of float16 on {device.name} by {name}, by NVIDIA's estimator "
+        f"of CUTLASS; {len(found) - len(known)} of our tilings it does not know",
         *align_columns(rows),
         f"ours take {mean:.3f} of NVIDIA's choice in the geometric mean; {', '.join(shares)}",
         f"rank correlation of prices: {np.nanmean(agreements):.3f} in the mean over tilings of one "

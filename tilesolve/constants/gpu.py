@@ -29,6 +29,9 @@ GROUP_COUNTS = (1, 2, 4)
 LEAST_GROUP_COLUMNS, MOST_GROUP_COLUMNS = 16, 256
 """Columns of an instruction of a group of four warps."""
 
+GROUP_COLUMNS = (16, 32, 64, 96, 128, 192, 256)
+"""Columns of C that a block of groups may compute."""
+
 GROUP_STAGES = (4, 3, 5)
 """Copies of tiles in shared memory where groups multiply, which have two of them in use."""
 
@@ -63,8 +66,9 @@ FMA_REGISTERS = 28
 CHUNK_REGISTERS = 3
 """Registers of a thread for each chunk that it copies of a tile."""
 
-REACH_RATIO = 4.0
-"""Factor up to which tiles that are priced differ from those of the program."""
+REACH_RATIO, GROUP_REACH_RATIO = 4.0, 16.0
+"""Factors up to which tiles that are priced differ from those of the program: of warps, of groups.
+"""
 
 BUSY_FRAGMENTS = 4
 """Products of a warp at once that keep a quarter of a multiprocessor's tensor cores busy."""

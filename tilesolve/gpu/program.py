@@ -65,20 +65,7 @@ def state_program(
     rows, columns, steps, _ = product.extents
     fragment = find_fragment(arithmetic, LEAST_GROUP_COLUMNS * grouped)
     least = {"M": fragment.rows, "N": fragment.columns}
-    extents = {"M": rows, "N": columns}
-    sides: dict[str, Signomial] = {}
-    variables: dict[str, tuple[float, float]] = {}
-    for prefix in "WBG":
-        for letter, low in least.items():
-            name = f"{prefix}_{letter}"
-            most = extents[letter]
-            if grouped and prefix == "W":
-                most = low if letter == "M" else min(most, MOST_GROUP_COLUMNS)
-            if low < most:
-                variables[name] = (float(low), float(most))
-                sides[name] = Signomial.symbol(name)
-            else:
-                sides[name] = Signomial.constant(low)
+    variables, sides = _state_sides(least, {"M": rows, "N": columns}, grouped=grouped)
     deep = (fragment.depth, depth, steps)
     boxes: dict[str, Box] = {}
     for (level, prefix), own in zip(PREFIXES.items(), deep, strict=True):
@@ -123,6 +110,24 @@ def state_program(
         unit=product.problem.flops / peak,
         weight=TIE_WEIGHT,
     )
+
+
+def _state_sides(
+    least: dict[str, int], extents: dict[str, int], *, grouped: bool
+) -> tuple[dict[str, tuple[float, float]], dict[str, Signomial]]:
+    """Return the bounds of sides that can be chosen, and all sides as symbols or numbers."""
+    variables, sides = dict[str, tuple[float, float]](), dict[str, Signomial]()
+    for prefix in "WBG":
+        for letter, low in least.items():
+            name, most = f"{prefix}_{letter}", extents[letter]
+            if grouped and prefix == "W":
+                most = low if letter == "M" else min(most, MOST_GROUP_COLUMNS)
+            if low < most:
+                variables[name] = (float(low), float(most))
+                sides[name] = Signomial.symbol(name)
+            else:
+                sides[name] = Signomial.constant(low)
+    return variables, sides
 
 
 @lru_cache(maxsize=256)

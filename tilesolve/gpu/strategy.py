@@ -248,7 +248,11 @@ def list_tilings(
     sizes = dict(relax_best(product, device, arithmetic, grouped=grouped).sizes)
     rows, columns, steps, _ = product.extents
     base = make_tiling(product, arithmetic, (16, 16, 16), (1, 1), 2, grouped=grouped).form
-    near = [_near(sizes.get(f"B_{i}"), n) for i, n in (("M", rows), ("N", columns))]
+    wide = limits.GROUP_COLUMNS if grouped else limits.BLOCK_SIDES
+    near = (
+        _near(sizes.get("B_M"), rows, limits.BLOCK_SIDES, grouped=grouped),
+        _near(sizes.get("B_N"), columns, wide, grouped=grouped),
+    )
     for down, across in combinations(*near):
         for warps in _divide(down, across, grouped=grouped):
             stages_of = _stages(device, grouped=grouped)
@@ -272,22 +276,20 @@ def _divide(down: int, across: int, *, grouped: bool) -> Iterator[tuple[int, int
         least = [64, limits.LEAST_GROUP_COLUMNS]
     for warps in combinations(counts, counts):
         fits = down // warps[0] >= least[0] and across // warps[1] >= least[1]
+        if grouped and across % (warps[1] * limits.LEAST_GROUP_COLUMNS):
+            continue
         if fits and warps[0] * warps[1] * (4 if grouped else 1) <= limits.MOST_WARPS:
             yield warps
 
 
-def _near(size: float | None, extent: int) -> list[int]:
+def _near(size: float | None, extent: int, sides: tuple[int, ...], *, grouped: bool) -> list[int]:
     """Return sides near a size of the program; those beyond the extent are no use."""
-    most = min(
-        [side for side in limits.BLOCK_SIDES if side >= extent], default=max(limits.BLOCK_SIDES)
-    )
-    least = min(most, limits.LEAST_SIDE)
+    reach = limits.GROUP_REACH_RATIO if grouped else limits.REACH_RATIO
+    most = min([side for side in sides if side >= extent], default=max(sides))
+    least = min(most, sides[0] if grouped else limits.LEAST_SIDE)
     wanted = min(max(size or extent, least), most)
     return [
-        side
-        for side in limits.BLOCK_SIDES
-        if least <= side <= most
-        and wanted / limits.REACH_RATIO <= side <= wanted * limits.REACH_RATIO
+        side for side in sides if least <= side <= most and wanted / reach <= side <= wanted * reach
     ]
 
 
