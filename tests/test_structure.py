@@ -45,12 +45,15 @@ def imported(path):
         )
 
 
-IMPORTS = [(name, other) for name, path in MODULES.items() for other in imported(path)]
+@cache
+def imports():
+    """The modules of ours that each module imports, as pairs."""
+    return [(name, other) for name, path in MODULES.items() for other in imported(path)]
 
 
 def test_no_circle():
     """No module imports itself, through whichever others."""
-    graph = nx.DiGraph([pair for pair in IMPORTS if pair[0] != pair[1]])
+    graph = nx.DiGraph([pair for pair in imports() if pair[0] != pair[1]])
     assert [
         sorted(group) for group in nx.strongly_connected_components(graph) if len(group) > 1
     ] == []
@@ -67,7 +70,7 @@ def test_prices_and_scores_are_the_models_alone():
         f"{name}.{node.name}"
         for name, path in MODULES.items()
         if folder(name) != "model"
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parse(path))
         if isinstance(node, ast.ClassDef) and node.name.endswith(("Price", "Cost", "Score"))
     ]
     assert found == []
@@ -78,7 +81,7 @@ def test_pyomo_is_the_solvers_alone():
     found = {
         name
         for name, path in MODULES.items()
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parse(path))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for one in ([node.module] if isinstance(node, ast.ImportFrom) else map(name_of, node.names))
         if one.split(".")[0] == "pyomo" and folder(name) != "solver"
