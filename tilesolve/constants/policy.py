@@ -45,6 +45,10 @@ IDLE_SHARE = 0.15
 SHORT_RUN_SHARE = 0.02
 """Share of a plan's time that ends of runs may cost before a runner-up is looked at."""
 
+LATE_SHARE = 0.07
+"""Share of a plan's time that late lines may cost before other tiles are solved for, and that those
+must spare."""
+
 SHORT_RUN_LIMIT = 0.2
 """Share of the arithmetic's time above which reading makes smaller tiles worth a look."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -58,6 +58,20 @@ class LevelView:
         output, *operands = volumes
         read = min(self.bandwidth, self.read or self.bandwidth)
         return output * (1 / self.bandwidth) + sum(operands, output * 0) * (1 / read)
+
+    def delay(self, wait: float) -> LevelView:
+        """Return the same where each byte takes so many seconds longer.
+
+        Examples
+        --------
+        >>> LevelView("L2", 2.0**20, 64, "L3", bandwidth=40e9).delay(25e-12).bandwidth
+        20000000000.0
+        """
+        return replace(
+            self,
+            bandwidth=1 / (1 / self.bandwidth + wait),
+            read=self.read and 1 / (1 / self.read + wait),
+        )
 
     def ways_for(self, tensors: int) -> int | None:
         """Return the ways that so many tensors divide among them, each in whole ones (Eq. 9).

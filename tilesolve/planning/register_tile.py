@@ -119,7 +119,9 @@ def list_register_tiles(
     return tuple(_measured(problem, machine, catalogue, tile, adds=adds) for tile in taken)
 
 
-def microkernel_of(problem: Problem, machine: Machine, cells: Mapping[Sides, int]) -> Microkernel:
+def microkernel_of(
+    problem: Problem, machine: Machine, cells: Mapping[Sides, int], *, adds: bool = True
+) -> Microkernel:
     """Return the microkernel that counts for register tiles of given vectors and columns.
 
     Parameters
@@ -131,6 +133,8 @@ def microkernel_of(problem: Problem, machine: Machine, cells: Mapping[Sides, int
         listed tile that is next to it; without a catalogue all tiles are as fast as the machine.
     cells
         How often each pair of vectors and columns is called.
+    adds
+        Whether calls may have to add to C.
 
     Examples
     --------
@@ -147,7 +151,7 @@ def microkernel_of(problem: Problem, machine: Machine, cells: Mapping[Sides, int
         near = fits_second_cache(problem, machine)
         return usual.scale_reading(machine.costs.near_share) if near else usual
     tiles = {sides: tile_like(catalogue, sides) for sides in cells}
-    kernel = _measured(problem, machine, catalogue, tiles[largest], adds=True)
+    kernel = _measured(problem, machine, catalogue, tiles[largest], adds=adds)
     steps = sum(tiles[sides].step * count for sides, count in cells.items())
     done = sum(sides[0] * sides[1] * count for sides, count in cells.items())
     share = done * tiles[largest].step / (steps * largest[0] * largest[1])

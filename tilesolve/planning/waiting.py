@@ -62,12 +62,17 @@ def late_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> d
 
     By the operand's number; see `late_share`.
     """
-    line = machine.costs.late_line_cycles / machine.frequency / machine.memory.line
+    wait = late_line_seconds(machine) / machine.memory.line
     return {
-        number: cost.levels[-1].volumes[number] * line * late_share(share, number, nest, machine)
+        number: cost.levels[-1].volumes[number] * wait * late_share(share, number, nest, machine)
         for number, copy in enumerate(nest.packed, start=1)
         if copy
     }
+
+
+def late_line_seconds(machine: Machine) -> float:
+    """Return how long packing waits for a line that comes late."""
+    return machine.costs.late_line_cycles / machine.frequency
 
 
 def late_share(share: Problem, number: int, nest: Nest, machine: Machine) -> float:

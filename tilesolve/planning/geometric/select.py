@@ -9,7 +9,13 @@ from typing import Self
 
 import numpy as np
 
-from tilesolve.constants.policy import ROUNDED_OPTIMA, SHORT_RUN_SHARE, TIME_TOLERANCE
+from tilesolve.constants.policy import (
+    LATE_SHARE,
+    PREFETCHED_WAIT_SHARE,
+    ROUNDED_OPTIMA,
+    SHORT_RUN_SHARE,
+    TIME_TOLERANCE,
+)
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
@@ -28,15 +34,16 @@ from tilesolve.planning.geometric.integers import (
 )
 from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.optima import Optimum, optimum
-from tilesolve.planning.geometric.program import formulate
-from tilesolve.planning.geometric.relaxation import Relaxation
-from tilesolve.planning.geometric.tilings import Integral, survey, times_of
+from tilesolve.planning.geometric.program import formulate, is_convex
+from tilesolve.planning.geometric.relaxation import Relaxation, relax
+from tilesolve.planning.geometric.tilings import Integral, integral_of, survey, times_of
 from tilesolve.planning.in_place import is_cheap_in_place
 from tilesolve.planning.letter_boxes import box_letters
 from tilesolve.planning.prefetch import cut_to_stay, is_packed_late
 from tilesolve.planning.runner import Runner
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.waiting import (
+    late_line_seconds,
     late_seconds,
     nearest_tile,
     outermost_tile,
@@ -130,8 +137,8 @@ def best_candidate(target: Target, relaxed: Relaxation) -> Candidate:
     """Return the tiling of the least score; of those that score alike the one of the least room.
 
     Alike are those of one optimum. Runners-up of the best continuous optimum are looked at where
-    rounding costs that much, or all its tilings have short runs in memory. See
-    ``docs/decisions/020-search-cut-offs.md``.
+    rounding costs that much, or all its tilings have short runs in memory, and at others where the
+    best one waits for lines. See ``docs/decisions/020-search-cut-offs.md``.
 
     Raises
     ------
@@ -149,14 +156,19 @@ def best_candidate(target: Target, relaxed: Relaxation) -> Candidate:
             least = min((one.integral.score for one in _candidates(found)), default=np.inf)
             others = _ruled_out(target.setting, relaxed, least)
             found += [_round(target, relaxed, one) for one in others]
-    best = min((one for one in found if one.candidates), key=lambda one: one.least, default=None)
-    if best is None:
+    if not _candidates(found):
         raise next(rounded.error for rounded in found if rounded.error)
+    best = min((one for one in found if one.candidates), key=lambda one: one.least)
+    later = _as_if_late(target, min(best.candidates, key=lambda one: one.score))
+    limit = (1 - LATE_SHARE) * best.least
+    others = [one for one in later if one.candidates and one.least < limit]
+    best = min((best, *others), key=lambda one: one.least)
     least = best.least
     alike = [one for one in best.candidates if one.score <= (1 + TIME_TOLERANCE) * least]
     waiting = min(one.waiting for one in alike) + TIME_TOLERANCE * least
     alike = [one for one in alike if one.waiting <= waiting]
-    return min(alike, key=lambda one: (one.taken, one.score))
+    chosen = min(alike, key=lambda one: (one.taken, one.score))
+    return _restate(target.setting, chosen) if any(best is one for one in others) else chosen
 
 
 def list_candidates(target: Target, relaxed: Relaxation) -> list[Candidate]:
@@ -200,6 +212,43 @@ def _round(target: Target, relaxed: Relaxation, optimum: Optimum) -> _Rounding:
     near = nearest.seconds <= (1 + TIME_TOLERANCE) * relaxed.best.seconds
     runs = any(one.waiting <= SHORT_RUN_SHARE * one.price.seconds for one in candidates)
     return _Rounding(candidates, close=near and runs)
+
+
+def _as_if_late(target: Target, best: Candidate) -> list[_Rounding]:
+    """Return tilings as if all that comes from beyond the second cache waited, if the best's does.
+
+    What lines wait is in the score, and in no program: whether they come late is a matter of boxes.
+    So nothing in a program speaks for tiles whose lines come in time. Those move little beyond the
+    second cache, as the best ones do where each byte from there takes longer. The score decides.
+    """
+    share, machine, setting = target.share, target.machine, target.setting
+    late = sum(late_seconds(share, best.nest, best.price, machine).values())
+    if late <= LATE_SHARE * best.score or not is_convex(share.spec):
+        return []
+    wait = PREFETCHED_WAIT_SHARE * late_line_seconds(machine) / machine.memory.line
+    near = {level.name for level in (machine.first_cache, machine.second_cache) if level}
+    places = tuple(place if place.server in near else place.delay(wait) for place in setting.places)
+    slower = replace(target, setting=replace(setting, places=places))
+    try:
+        relaxed, found = relax(slower.setting), list[_Rounding]()
+    except SolverError:
+        return []
+    for one in relaxed.optima[:ROUNDED_OPTIMA]:
+        found.append(_round(slower, relaxed, one))
+        if found[-1].close:
+            break
+    return found
+
+
+def _restate(setting: Setting, found: Candidate) -> Candidate:
+    """Return a tiling of another setting's program with what a setting's own says of it."""
+    choice, chains = found.optimum.choice, dict(found.integral.chains)
+    times = times_of(setting, choice, [chains])[:, 0]
+    return replace(
+        found,
+        optimum=optimum(formulate(setting, choice), choice),
+        integral=integral_of(setting, choice, chains, times, found.integral.priced),
+    )
 
 
 def _candidates(found: Sequence[_Rounding]) -> list[Candidate]:
