@@ -35,8 +35,8 @@ class Launches:
     """All kernels of a plan, in order.
 
     Tables say where batches begin, and where elements are that are not equally far apart. Scratch
-    are names and bytes of arrays that kernels write for later ones. Exact kernels run on cards of the
-    compute capability that they are made for, and on no later ones.
+    are names and bytes of arrays that kernels write for later ones. Exact kernels run on cards of
+    the compute capability that they are made for, and on no later ones.
     """
 
     kernels: tuple[Launch, ...]
