@@ -17,6 +17,10 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.price import compute_price
 from tilesolve.planning.demand import Demand
+from tilesolve.planning.geometric.optima import optimum
+from tilesolve.planning.geometric.program import formulate
+from tilesolve.planning.geometric.strategy import setting_for
+from tilesolve.planning.geometric.tilings import times_of
 from tilesolve.planning.register_tile import microkernel_of
 from tilesolve.planning.runner import Runner
 from tilesolve.planning.solve import solve
@@ -88,6 +92,16 @@ def test_measured_figures_make_no_worse_plans(detected, measured):
     """Of two seeds that nothing was fitted to, and where lines wait."""
     assert compare(WAITS, detected, measured) >= LEAST
     check_seeds(6, detected, measured)
+
+
+def test_what_is_reported_is_of_the_machine_itself():
+    """Also where the tiling comes from the program as if all lines waited."""
+    found = find_plan(WAITS, "zen4-full")
+    setting, choice, tilings = setting_for(found), found.choice, [dict(found.classes)]
+    program = formulate(setting, choice)
+    assert dict(found.search.relaxed) == pytest.approx(dict(optimum(program, choice).times))
+    assert found.search.integral == pytest.approx(times_of(setting, choice, tilings).max())
+    assert max(dict(found.search.relaxed).values()) <= found.search.integral * (1 + 1e-6)
 
 
 @pytest.mark.slow
