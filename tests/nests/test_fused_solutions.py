@@ -158,6 +158,23 @@ def test_what_goes_past_the_caches_goes_at_its_own_rate(threads):
     assert more == pytest.approx(found.computation.output.bytes / memory.bandwidth, rel=0.05)
 
 
+def test_loads_of_coarser_grids_are_those_of_their_points():
+    """A stage with a quarter of the root's points loads a quarter of what one for each would."""
+    coarse = "half[h,w] = I[h,w] + 1\no[u,v] = half[u//2,v//2] * 2"
+    fine = "full[h,w] = I[h,w] + 1\no[u,v] = full[u,v] * 2"
+    found = []
+    for text, extent in ((coarse, 512), (fine, 1024)):
+        sizes = {"h": extent, "w": extent, "u": 1024, "v": 1024}
+        computation = bind_stages(parse_stages(text), sizes, "float32")
+        name = computation.stages[0].name
+        grouping = Grouping((over("u", 64), over("u", 2)), {name: Level(2, 1)})
+        solution = fuse(computation, grouping).solutions[0]
+        level = solution.cost.levels[0]
+        names = [one.array for one in Chain(without_arrays(solution.loops)).accesses]
+        found.append(level.moved[names.index("I")])
+    assert found[0] == pytest.approx(found[1] / 4, rel=0.1)
+
+
 def test_rows_that_share_lines_cost_more_past_the_caches():
     """As of single statements: each row begins amid a line that others write, too."""
     for width, dearer in ((1024, False), (1021, True)):
