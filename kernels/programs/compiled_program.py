@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,13 @@ from tilesolve.kernels.codegen.object_code import TargetCpu, compile_module, opt
 from tilesolve.kernels.ir.picked_bytes import FEATURE
 from tilesolve.kernels.objects import load_object, object_path
 from tilesolve.kernels.programs.layout import Layout, Strided
-from tilesolve.kernels.programs.module import (
+from tilesolve.kernels.programs.phases import (
     BUFFERS,
     FAILURE,
     FIRST_ARRAY,
     STOP,
     arena_bytes,
     has_threads,
-    lower,
     split_phases,
 )
 from tilesolve.kernels.programs.program import Buffer, Program
@@ -71,15 +71,25 @@ def compile_program(
     >>> out
     array([3., 5., 7.])
     """
+    found = plan_program(program, layout, bits)
+    found.code.load()
+    return found
+
+
+def plan_program(
+    program: Program, layout: Layout | None = None, bits: int | None = None
+) -> CompiledProgram:
+    """Return what `compile_program` does, of which the code is made when it is needed."""
     cpu = TargetCpu.here()
     layout = Layout.rows(program.computation) if layout is None else layout
     bits = cpu.bits if bits is None else bits
     skeleton, sizes = find_skeleton(program)
     path = object_path("code", "program", skeleton, layout, bits, np.__version__)
-    code = load_object(
-        path, lambda: compile_module(_lower(skeleton, layout, bits, cpu), cpu, unroll=False)
-    )
-    return CompiledProgram(program, skeleton, sizes, layout, bits, code)
+
+    def build() -> bytes:
+        return compile_module(_lower(skeleton, layout, bits, cpu), cpu, unroll=False)
+
+    return CompiledProgram(program, skeleton, sizes, layout, bits, ProgramCode(path, build))
 
 
 def program_assembly(
@@ -100,7 +110,37 @@ def program_assembly(
 
 def _lower(skeleton: Skeleton, layout: Layout, bits: int, cpu: TargetCpu) -> ir.Module:
     """Return a program in LLVM IR for a CPU."""
+    from tilesolve.kernels.programs.module import lower  # most processes have code on disk
+
     return lower(skeleton, layout, bits, picks_bytes=FEATURE in cpu.features.split(",")).module
+
+
+@dataclass(slots=True, eq=False)
+class ProgramCode:
+    """Code of a program: in memory, on disk, or made when it is needed.
+
+    Parameters
+    ----------
+    path
+        Where it is kept.
+    build
+        Makes it.
+    """
+
+    path: Path
+    build: Callable[[], bytes]
+    _loaded: LoadedCode | None = field(default=None, init=False)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether nobody has to make it."""
+        return self._loaded is not None or self.path.exists()
+
+    def load(self) -> LoadedCode:
+        """Return it in memory."""
+        if self._loaded is None:
+            self._loaded = load_object(self.path, self.build)
+        return self._loaded
 
 
 @dataclass(frozen=True)
@@ -118,7 +158,7 @@ class CompiledProgram:
     bits
         Width of vectors.
     code
-        In memory.
+        The code, which may not be made yet.
     """
 
     program: Program
@@ -126,7 +166,7 @@ class CompiledProgram:
     sizes: tuple[int, ...]
     layout: Layout
     bits: int
-    code: LoadedCode
+    code: ProgramCode
 
     @property
     def assembly(self) -> str:
@@ -170,12 +210,10 @@ class CompiledProgram:
         words = self._words(given, params or {})
         parts = threads if parts is None else parts
         teams = [_Member(self, words if number == 0 else words.copy()) for number in range(threads)]
-        for code, divided in self.phases:
+        for phase, divided in enumerate(self.divided):
             count_parts = parts if divided else 1
-            numbers = count()
-            jobs = [
-                partial(one.run, _CALL(code), numbers, count_parts) for one in teams[:count_parts]
-            ]
+            numbers, code = count(), _CALL(self.address(phase))
+            jobs = [partial(one.run, code, numbers, count_parts) for one in teams[:count_parts]]
             run_together(jobs)
             for member in teams:
                 member.check()
@@ -187,12 +225,13 @@ class CompiledProgram:
         return tuple(one for one in self.program.computation.arrays if one.name not in kept)
 
     @cached_property
-    def phases(self) -> tuple[tuple[int, bool], ...]:
-        """Address of the code of each part between barriers, and whether threads divide it."""
-        return tuple(
-            (self.code.address(f"phase{number}"), has_threads(body))
-            for number, body in enumerate(split_phases(self.skeleton.body))
-        )
+    def divided(self) -> tuple[bool, ...]:
+        """Whether threads divide it, for each part between barriers."""
+        return tuple(map(has_threads, split_phases(self.skeleton.body)))
+
+    def address(self, phase: int) -> int:
+        """Return where the code of a part between barriers is."""
+        return self.code.load().address(f"phase{phase}")
 
     @cached_property
     def arena_bytes(self) -> int:

@@ -30,6 +30,7 @@ from tilesolve.kernels.programs.conditions import holding, within
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.holds import emit_hold, held_place
 from tilesolve.kernels.programs.nodes import list_nodes
+from tilesolve.kernels.programs.phases import buffer_strides
 from tilesolve.kernels.programs.program import (
     Barrier,
     Buffer,
@@ -60,7 +61,6 @@ from tilesolve.kernels.programs.vector_loops import (
     lanes_of,
     stages_of,
 )
-from tilesolve.packing.sizes import LINE_BYTES
 
 Body = Sequence[Node]
 
@@ -329,31 +329,6 @@ class Lowering:
             del emitter.targets[buffer.name]
         else:
             emitter.targets[buffer.name] = before
-
-
-def buffer_strides(buffer: Buffer, itemsize: int) -> tuple[int, ...]:
-    """Return the bytes between neighbours along each axis of a buffer.
-
-    Rows begin on a line, and an odd number of lines apart: rows at the same place of different
-    ones fall into different sets of a cache.
-    """
-    if not buffer.shape:
-        return ()
-    strides = [itemsize]
-    for axis in range(len(buffer.shape) - 1, 0, -1):
-        size = strides[0] * max(1, buffer.shape[axis])
-        if axis == len(buffer.shape) - 1:
-            lines = -(-size // LINE_BYTES)
-            size = (lines + 1 - lines % 2) * LINE_BYTES
-        strides.insert(0, size)
-    return tuple(strides)
-
-
-def buffer_bytes(buffer: Buffer, itemsize: int) -> int:
-    """Return the bytes of a buffer's memory, whole lines."""
-    strides = buffer_strides(buffer, itemsize)
-    size = strides[0] * max(1, buffer.shape[0]) if buffer.shape else itemsize
-    return (-(-size // LINE_BYTES) + 1) * LINE_BYTES
 
 
 def buffer_target(emitter: Emitter, buffer: Buffer, base: ir.Value, scope: Scope) -> Target:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 from llvmlite import ir
@@ -21,16 +20,22 @@ from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.accesses import Target
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.layout import Layout
-from tilesolve.kernels.programs.lowering import Lowering, buffer_bytes
-from tilesolve.kernels.programs.nodes import list_nodes
-from tilesolve.kernels.programs.program import Barrier, Buffer, Loop, Node
+from tilesolve.kernels.programs.lowering import Lowering
+from tilesolve.kernels.programs.phases import (
+    BUFFERS,
+    FAILURE,
+    FIRST_ARRAY,
+    STOP,
+    external_arrays,
+    has_threads,
+    place_buffers,
+    split_phases,
+)
+from tilesolve.kernels.programs.program import Node
 from tilesolve.kernels.programs.scope import Place, Scope
 from tilesolve.kernels.programs.skeleton import ArrayForm, Skeleton
 from tilesolve.kernels.programs.thread_safety import check_threads
 from tilesolve.packing.sizes import WORD_BYTES
-
-STOP, FAILURE, BUFFERS, FIRST_ARRAY = range(4)
-"""What the first words of a call are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,58 +61,12 @@ def lower(skeleton: Skeleton, layout: Layout, bits: int, *, picks_bytes: bool = 
     """
     check_threads(skeleton)
     module = ir.Module(name="tilesolve")
-    buffers = _buffers(skeleton)
+    buffers = place_buffers(skeleton)
     names = []
     for number, body in enumerate(split_phases(skeleton.body)):
         names.append(f"phase{number}")
         _Function(module, skeleton, layout, bits, buffers, picks_bytes).emit(names[-1], body)
     return Lowered(module, tuple(names))
-
-
-def split_phases(body: Sequence[Node]) -> list[tuple[Node, ...]]:
-    """Return the parts of a program between barriers.
-
-    Examples
-    --------
-    >>> from tilesolve.kernels.programs.program import Compute, Start
-    >>> [len(part) for part in split_phases((Start(0), Barrier(), Compute(0), Compute(1)))]
-    [1, 2]
-    """
-    found: list[list[Node]] = [[]]
-    for node in body:
-        if isinstance(node, Barrier):
-            found.append([])
-        else:
-            found[-1].append(node)
-    return [tuple(part) for part in found if part]
-
-
-def external_arrays(skeleton: Skeleton) -> tuple[ArrayForm, ...]:
-    """Return the arrays that lie in memory of the call: all that are kept in no room."""
-    kept = {node.name for node in list_nodes(skeleton.body) if isinstance(node, Buffer)}
-    return tuple(array for array in skeleton.arrays if array.name not in kept)
-
-
-def _buffers(skeleton: Skeleton) -> Mapping[int, tuple[int, int]]:
-    """Return where the memory of each buffer begins, and its bytes, by its identity."""
-    buffers = [node for node in list_nodes(skeleton.body) if isinstance(node, Buffer)]
-    once = {id(buffer): buffer for buffer in buffers}
-    dtypes = skeleton.dtypes
-    sizes = [
-        buffer_bytes(buffer, np.dtype(dtypes[buffer.name]).itemsize) for buffer in once.values()
-    ]
-    begins = [0, *accumulate(sizes)]
-    return {key: (begin, size) for key, begin, size in zip(once, begins, sizes, strict=False)}
-
-
-def arena_bytes(skeleton: Skeleton) -> int:
-    """Return the bytes of a thread's buffers."""
-    return sum(size for _, size in _buffers(skeleton).values())
-
-
-def has_threads(body: Sequence[Node]) -> bool:
-    """Return whether a loop of threads is among some parts."""
-    return any(isinstance(node, Loop) and node.kind == "threads" for node in list_nodes(body))
 
 
 @dataclass(frozen=True, slots=True)

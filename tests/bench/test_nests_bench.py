@@ -108,7 +108,7 @@ def test_code_is_made_before_the_first_run(peer, monkeypatch):
         made = getattr(peers, peer)(case.work, MACHINE, 1, operands, out)
         made.load()
         with monkeypatch.context() as patch:
-            patch.setattr("tilesolve.nests.call_tasks.compile_program", refuse)
+            patch.setattr("tilesolve.nests.call_tasks.plan_program", refuse)
             assert case.expect(operands).describe_fault(made.run()) == ""
 
 

@@ -204,11 +204,12 @@ GROUP_FILTERS = 4
 """Filters of a group of several channels from which on such a layer is one where channels are last:
 vectors are of them."""
 
-NETWORK_ALONE_SECONDS = 0.5
-"""Seconds of planning a network's layers after which other cores help."""
+NETWORK_ALONE_PLANS = 2
+"""Plans of a network's layers that are solved before other cores help: one takes 50 to 500 ms, a
+copy of the process some 20."""
 
-NETWORK_HELPERS = 3
-"""How many of them help at most: each imports all that plans."""
+NEST_HELPED_PROGRAMS = 4
+"""Programs without code from which on other cores help to make it: one takes 30 to 100 ms."""
 
 NETWORK_ARENA_GROWTH = 1.3
 """How many times the bytes that are needed at once an arena may have so that threads write where

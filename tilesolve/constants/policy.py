@@ -214,6 +214,9 @@ EVEN_ITERATIONS = 1 << 14
 MOST_EXPONENTIALS = 10_000
 """Exponentials that a function of a Pyomo model may multiply out to."""
 
+HELPERS = 7
+"""How many copies of a process plan or compile beside it at most."""
+
 # When the main thread leaves work to others
 LONG_SECONDS = 0.02
 """Predicted seconds of a call from which on the main thread leaves it to others, so that it hears

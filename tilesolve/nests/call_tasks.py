@@ -14,7 +14,7 @@ from tilesolve.contractions.statements.cover import fills_shape, whole_parts
 from tilesolve.contractions.statements.operations import OPERATIONS, is_complex
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, Term
-from tilesolve.kernels.programs.compiled_program import CompiledProgram, compile_program
+from tilesolve.kernels.programs.compiled_program import CompiledProgram, plan_program
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.nests.band_steps import BandStep
 from tilesolve.nests.block_tasks import Place
@@ -130,14 +130,14 @@ class StatementWriter:
         runs, given = _merge_rows(solution, given)
         key = id(solution), runs is solution, Layout.of(given)
         if key not in self.codes:
-            self.codes[key] = compile_program(runs.program, key[2])
+            self.codes[key] = plan_program(runs.program, key[2])
         code = self.codes[key]
         told = replace(code, program=solution.program)  # as its users know it
-        for entry, divided in code.phases:
+        for phase, divided in enumerate(code.divided):
             parts = solution.request.threads if divided else 1
             self.tasks.write_stage(
                 partial(
-                    self.tasks.run_program, code, entry, (part, parts), given, self.params, told
+                    self.tasks.run_program, code, phase, (part, parts), given, self.params, told
                 )
                 for part in range(parts)
             )

@@ -70,6 +70,7 @@ class NestLayout:
     @classmethod
     def of(cls, tasks: TaskWriter, factors: Sequence[Term], *, merge: bool) -> NestLayout:
         """Return what was written, with stages as one where a single thread runs all tasks."""
+        tasks.link()
         words = np.array(tasks.words, np.int64)
         begins = np.array([*tasks.begins, len(words)], np.int64)
         stages = tuple(tasks.stages)

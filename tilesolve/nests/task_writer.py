@@ -10,14 +10,17 @@ from typing import Any, Self
 
 import numpy as np
 
+from tilesolve.constants.nests import NEST_HELPED_PROGRAMS
+from tilesolve.constants.policy import HELPERS
 from tilesolve.kernels.programs.compiled_program import CompiledProgram
-from tilesolve.kernels.programs.module import BUFFERS, FAILURE, STOP
+from tilesolve.kernels.programs.phases import BUFFERS, FAILURE, STOP
 from tilesolve.kernels.runtime import macrokernel, transpose_walk
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.kernels.runtime.compiled import address
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, PAGE_BYTES, WORD_BYTES
 from tilesolve.running.task import Task
+from tilesolve.system.helpers import helped
 from tilesolve.transposes.walk_setup import Walk
 
 Operand = tuple[int, int]
@@ -146,6 +149,8 @@ class TaskWriter:
         Of the call.
     checked
         The program that an instruction runs, by its first word.
+    links
+        The word that says where code is, and of which part of which program; see `link`.
     kept
         What instructions have addresses of.
     frames
@@ -162,6 +167,7 @@ class TaskWriter:
     words: list[int] = field(default_factory=list)
     stages: list[TaskStage] = field(default_factory=list)
     checked: dict[int, CompiledProgram] = field(default_factory=dict)
+    links: list[tuple[int, CompiledProgram, int]] = field(default_factory=list)
     kept: list[object] = field(default_factory=list)
     frames: dict[Hashable, Array] = field(default_factory=dict)
     shared_bytes: int = 0
@@ -210,7 +216,7 @@ class TaskWriter:
     def run_program(
         self,
         code: CompiledProgram,
-        entry: int,
+        phase: int,
         part: tuple[int, int],
         arrays: Mapping[str, Located],
         params: Mapping[str, Operand],
@@ -220,8 +226,8 @@ class TaskWriter:
 
         Parameters
         ----------
-        code, entry
-            The program, and the address of the code of one of its phases.
+        code, phase
+            The program, and the number of one of its parts between barriers.
         part
             The number of the part, and of how many.
         arrays, params
@@ -242,7 +248,22 @@ class TaskWriter:
             *((places[name], *params[name]) for name, _ in code.program.computation.params),
         ]
         told = [len(patches), len(words), *(one for patch in patches for one in patch), *words]
-        self._write(fields.PROGRAM, map(constant, (entry, *part)), told)
+        self.links.append((len(self.words) + fields.OPERANDS + 1, code, phase))
+        self._write(fields.PROGRAM, map(constant, (0, *part)), told)
+
+    def link(self) -> None:
+        """Write where the code of programs is; what is not made yet, free cores make, too."""
+        waiting = {
+            code.code.path: code.code.load for _, code, _ in self.links if not code.code.is_made
+        }
+        if len(waiting) >= NEST_HELPED_PROGRAMS:
+            jobs = list(waiting.values())
+            with helped(jobs, HELPERS):
+                for load in jobs:
+                    load()
+        for at, code, phase in self.links:
+            self.words[at] = code.address(phase)
+        self.links.clear()
 
     def run_product(
         self,

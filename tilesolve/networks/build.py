@@ -74,7 +74,7 @@ class Builder:
     _loose: set[str] = field(default_factory=set)
     _layers: LayerMaker = field(init=False)
     _planner: Planner = field(init=False)
-    _depthwise: set[str] = field(default_factory=set)
+    _depthwise: dict[str, tuple[Chain, tuple[int, ...]]] = field(default_factory=dict)
     _margins: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     _framed: dict[str, Place] = field(default_factory=dict)
 
@@ -85,7 +85,8 @@ class Builder:
 
     def build(self) -> Program:
         """Return the program."""
-        with LayerMaker(self.network, self.machine, self.threads) as self._layers:
+        given = self.network, self.machine, self.threads, self.winograd
+        with LayerMaker(*given) as self._layers:
             return self._build()
 
     def _build(self) -> Program:
@@ -151,8 +152,7 @@ class Builder:
                     may_have_zeros = maker.axis == 1 and maker.see_image()
             if any(map(any, ends)) and not may_have_zeros:
                 continue
-            self._layers.make(*with_frame(chain, network.shapes[name]))
-            self._depthwise.add(chain.result)
+            self._depthwise[chain.result] = chain, network.shapes[name]
             known = self._margins.get(name, [(0, 0)] * len(ends))
             self._margins[name] = [
                 (max(low, other), max(high, another))
@@ -163,6 +163,9 @@ class Builder:
             if node.kind == "Layer" and framed.intersection(node.inputs):
                 node.given["chain"].see_image()
         self._layers.framed = framed
+        self._layers.depthwise = self._depthwise
+        for chain, shape in self._depthwise.values():
+            self._layers.make(*with_frame(chain, shape))
 
     def _add(self, nodes: Sequence[Node]) -> None:
         """Add what computes some nodes."""

@@ -6,9 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.convolutions.conv import conv
-from tilesolve.convolutions.transposed import conv_transpose
-from tilesolve.expressions.einsum import einsum
 from tilesolve.networks.files import (
     import_onnx,
     read_arguments,
@@ -36,6 +33,9 @@ def operators() -> list[type]:
     import_onnx()
     from onnx.reference.op_run import OpRun
     from onnx.reference.ops.op_max_pool import MaxPool as EvaluatorMaxPool
+
+    from tilesolve.convolutions.conv import conv  # most networks need none of these
+    from tilesolve.convolutions.transposed import conv_transpose
 
     class Conv(OpRun):  # type: ignore[misc]
         def _run(self, x: Array, w: Array, bias: Array | None = None, **given: Any) -> tuple[Array]:
@@ -72,6 +72,8 @@ def multiply(a: Array, b: Array) -> Array:
     >>> multiply(np.ones((4, 2, 3)), np.ones(3)).shape
     (4, 2)
     """
+    from tilesolve.expressions.einsum import einsum
+
     first = "j" if a.ndim == 1 else "...ij"
     second = "j" if b.ndim == 1 else "...jk"
     left, right = ("" if a.ndim == 1 else "i"), ("" if b.ndim == 1 else "k")
@@ -96,6 +98,8 @@ def multiply_matrices(
     >>> multiply_matrices(np.ones((3, 2)), np.ones((3, 4)), np.ones(4), alpha=2.0, transA=1).shape
     (2, 4)
     """
+    from tilesolve.expressions.einsum import einsum
+
     first, second = ("ji" if transA else "ij"), ("kj" if transB else "jk")
     found = np.asarray(einsum(f"{first},{second}->ik", a, b))
     if alpha not in (None, 1.0):

@@ -9,8 +9,10 @@ may become NaN as a whole. See docs/decisions/077.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from math import prod
 
@@ -37,10 +39,15 @@ from tilesolve.networks.winograd_stages import OUT, TILE, enter_tiles, leave_til
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.pipelines.front import pipeline
+from tilesolve.plans import cache as plan_cache
+from tilesolve.plans.files import refuse_damage
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
 
 Shape = tuple[int, ...]
+
+Band = tuple[int, int]
+"""Images, and rows of tiles, of a band."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,33 +69,56 @@ class WinogradChoice:
         return self.known[key]
 
     def _plan(self, layer: ConvLayer, chain: Chain) -> WinogradPlan | None:
-        """Return the best plan of a layer if it is faster than the layer's own."""
+        """Return the best plan of a layer if it is faster than the layer's own.
+
+        Which bands it has is kept on disk.
+        """
         convolution, machine = layer.convolution, Machine.load(self.machine)
         threads = default_threads() if self.threads is None else self.threads
-        batch, rows, columns = tiles_of(convolution)
-        flops = 2 * TILE**2 * batch * rows * columns * convolution.channels * convolution.filters
-        if flops / machine.peak(convolution.dtype, threads) >= layer.plan.seconds:
-            return None
-        plans = [
-            WinogradPlan.of(
-                convolution,
-                band,
-                Epilogue.of(chain.activation or None),
-                machine,
-                threads,
-                has_bias=chain.bias is not None,
-                has_residual=layer.has_residual,
-            )
-            for band in list_bands(convolution, machine, threads)
-        ]
-        crossing = 1 + WINOGRAD_CROSSING_SHARE
-        found = min(plans, key=lambda one: one.seconds * (crossing if one.side == 1 else 1))
-        assert isinstance(layer.plan, Plan)
-        usual = (1 - TIME_TOLERANCE) * warm_seconds(layer.plan)
-        return found if found.seconds < usual else None
+        given = Epilogue.of(chain.activation or None), machine, threads
+        ends = {"has_bias": chain.bias is not None, "has_residual": layer.has_residual}
+
+        @cache
+        def plan_bands(band: Band) -> WinogradPlan:
+            return WinogradPlan.of(convolution, band, *given, **ends)
+
+        def solve() -> Band | tuple[()]:
+            return _choose_band(layer, machine, threads, plan_bands)
+
+        if plan_cache.is_enabled():
+            shares = TIME_TOLERANCE, WINOGRAD_CROSSING_SHARE
+            key = convolution, chain.activation, machine.to_toml(), threads, ends, shares
+            band = plan_cache.recall(("winograd", *key), _read_band, solve, json.dumps)
+        else:
+            band = solve()
+        return plan_bands(band) if band else None
 
 
-def list_bands(layer: Convolution, machine: Machine, threads: int = 1) -> list[tuple[int, int]]:
+def _read_band(text: str) -> Band | tuple[()]:
+    """Return what `json.dumps` wrote: a band, or nothing."""
+    with refuse_damage():
+        images, rows = json.loads(text) or (0, 0)
+    return (images, rows) if images else ()
+
+
+def _choose_band(
+    layer: ConvLayer, machine: Machine, threads: int, plan_bands: Callable[[Band], WinogradPlan]
+) -> Band | tuple[()]:
+    """Return the bands by which a layer is fastest; nothing if it is so by itself."""
+    convolution = layer.convolution
+    batch, rows, columns = tiles_of(convolution)
+    flops = 2 * TILE**2 * batch * rows * columns * convolution.channels * convolution.filters
+    if flops / machine.peak(convolution.dtype, threads) >= layer.plan.seconds:
+        return ()
+    plans = map(plan_bands, list_bands(convolution, machine, threads))
+    crossing = 1 + WINOGRAD_CROSSING_SHARE
+    found = min(plans, key=lambda one: one.seconds * (crossing if one.side == 1 else 1))
+    assert isinstance(layer.plan, Plan)
+    usual = (1 - TIME_TOLERANCE) * warm_seconds(layer.plan)
+    return found.band if found.seconds < usual else ()
+
+
+def list_bands(layer: Convolution, machine: Machine, threads: int = 1) -> list[Band]:
     """Return which bands are looked at: all at once, and if need be rows that stay in a cache.
 
     That is the one before the last. Of several threads each may have a band.
@@ -190,7 +220,7 @@ class WinogradPlan:
     """
 
     layer: Convolution
-    band: tuple[int, int]
+    band: Band
     side: int
     pad: NestPlan | None
     enter: NestPlan
@@ -201,7 +231,7 @@ class WinogradPlan:
     def of(
         cls,
         layer: Convolution,
-        band: tuple[int, int],
+        band: Band,
         activation: Epilogue,
         machine: Machine,
         threads: int,

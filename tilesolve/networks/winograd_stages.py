@@ -39,11 +39,11 @@ def transform_filters(weights: Array) -> Array:
     >>> transform_filters(np.ones((8, 4, 3, 3), "float32")).shape
     (16, 4, 8)
     """
-    taps = weights.reshape(*weights.shape[:2], -1).astype(np.float64)
-    found = np.kron(_FILTERS, _FILTERS) @ taps.reshape(-1, taps.shape[-1]).T
-    matrices: Array = np.empty((TILE**2, *taps.shape[1::-1]), weights.dtype)
-    matrices[...] = found.reshape(-1, *taps.shape[:2]).transpose(0, 2, 1)
-    return matrices
+    filters, channels, *_ = weights.shape
+    taps: Array = np.empty((weights[0, 0].size, channels, filters))
+    taps[...] = weights.reshape(filters, channels, -1).T
+    found = np.kron(_FILTERS, _FILTERS) @ taps.reshape(len(taps), -1)
+    return found.astype(weights.dtype).reshape(-1, channels, filters)
 
 
 def restore_filters(matrices: Array) -> Array:

@@ -41,6 +41,7 @@ MAX_PLANS_IN_MEMORY = 1024
 PACKAGES = ("tilesolve", "tilesolve.contractions", "tilesolve.kernels", "tilesolve.packing")
 """Where the code lies that a plan depends on, in these folders and all below them."""
 
+_solved = 0
 _memory: OrderedDict[Hashable, Any] = OrderedDict()
 _T = TypeVar("_T")
 _lock = make_lock()
@@ -225,9 +226,16 @@ def recall(
     path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     found = _read_kept(path, read)
     if found is None:
+        global _solved
+        _solved += 1
         found = solve()
         _keep(path, write(found))
     return found
+
+
+def count_solved() -> int:
+    """Return how many plans this process has solved that none had kept."""
+    return _solved
 
 
 @cache
