@@ -51,7 +51,7 @@ class GpuPlan(BaseDevicePlan[DeviceSolution]):
     >>> product = Product.of(Problem.of("ij-ik-kj", 4096, "float16"))
     >>> found = GpuPlan(solve_for_device(product, Device.load("h100")))
     >>> found.price.bottleneck, ".target sm_90" in found.code("ptx")
-    ('compute', True)
+    ('L2', True)
     """
 
     __slots__ = ()
