@@ -12,10 +12,8 @@ from tilesolve.constants.nests import (
     NEST_HELD_VECTORS,
     NEST_SHARED_ROWS,
     NEST_SUMMED_VECTORS,
-    NEST_UNEVEN_SHARE,
 )
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.cover import whole_parts
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.nodes import Kind
@@ -23,6 +21,7 @@ from tilesolve.kernels.programs.range_checks import updates_rows
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Work, nest_loops
 from tilesolve.model.nest import Output
 from tilesolve.nests.classify import find_channels
+from tilesolve.nests.divided_letter import find_divided_letter
 from tilesolve.nests.loads import as_loaded
 from tilesolve.nests.references import find_references
 from tilesolve.nests.request import NestRequest
@@ -112,7 +111,7 @@ def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:
     if threads > 1 and stage.update is None:
         line = request.line
         if letters and (extents[letters[0]] >= threads or extents[column] < threads * line):
-            divided = _find_divided(request, letters)
+            divided = find_divided_letter(request, letters)
             if divided == letters[0]:
                 loops[0] = over(divided, 1, "threads")
             else:
@@ -120,26 +119,6 @@ def plain_tree(request: NestRequest, *, streamed: bool = False) -> LoopTree:
         elif (share := -(-extents[column] // threads)) > 1:
             loops.insert(0, over(column, -(-share // line) * line, "threads"))
     return make_tree(request, [*loops, over(column, 1, "vector")], streamed=streamed)
-
-
-def _find_divided(request: NestRequest, letters: Sequence[str]) -> str:
-    """Return the first letter that threads divide about evenly, or the one they do most evenly."""
-    stage, extents, threads = request.statement, request.computation.sizes, request.threads
-    parts = whole_parts([stage], extents)
-    if not parts:
-        return letters[0]
-    ends = dict(zip(stage.output_letters(), parts[0], strict=True))
-
-    def find_longest(letter: str) -> float:
-        low, high = ends[letter]
-        share = -(-extents[letter] // threads)
-        begins = range(0, extents[letter], share)
-        longest = max(min(high + 1, x + share) - max(low, x) for x in begins)
-        return longest * threads / max(high + 1 - low, 1)
-
-    found = {letter: find_longest(letter) for letter in letters}
-    even = (letter for letter in letters if found[letter] <= NEST_UNEVEN_SHARE)
-    return next(even, min(letters, key=found.__getitem__))
 
 
 def rows_tree(request: NestRequest, row: str, count: int, *, streamed: bool = False) -> LoopTree:

@@ -76,11 +76,13 @@ class WinogradChoice:
         convolution, machine = layer.convolution, Machine.load(self.machine)
         threads = default_threads() if self.threads is None else self.threads
         given = Epilogue.of(chain.activation or None), machine, threads
-        ends = {"has_bias": chain.bias is not None, "has_residual": layer.has_residual}
+        ends = chain.bias is not None, layer.has_residual
 
         @cache
         def plan_bands(band: Band) -> WinogradPlan:
-            return WinogradPlan.of(convolution, band, *given, **ends)
+            return WinogradPlan.of(
+                convolution, band, *given, has_bias=ends[0], has_residual=ends[1]
+            )
 
         def solve() -> Band | tuple[()]:
             return _choose_band(layer, machine, threads, plan_bands)

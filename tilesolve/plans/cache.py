@@ -7,7 +7,7 @@ both caches off; `clear` empties them.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache, partial
 from importlib import import_module
@@ -41,7 +41,7 @@ MAX_PLANS_IN_MEMORY = 1024
 PACKAGES = ("tilesolve", "tilesolve.contractions", "tilesolve.kernels", "tilesolve.packing")
 """Where the code lies that a plan depends on, in these folders and all below them."""
 
-_solved = 0
+_counts: Counter[str] = Counter()
 _memory: OrderedDict[Hashable, Any] = OrderedDict()
 _T = TypeVar("_T")
 _lock = make_lock()
@@ -226,8 +226,7 @@ def recall(
     path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     found = _read_kept(path, read)
     if found is None:
-        global _solved
-        _solved += 1
+        _counts["solved"] += 1
         found = solve()
         _keep(path, write(found))
     return found
@@ -235,7 +234,7 @@ def recall(
 
 def count_solved() -> int:
     """Return how many plans this process has solved that none had kept."""
-    return _solved
+    return _counts["solved"]
 
 
 @cache

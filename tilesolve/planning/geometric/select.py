@@ -161,14 +161,14 @@ def best_candidate(target: Target, relaxed: Relaxation) -> Candidate:
     best = min((one for one in found if one.candidates), key=lambda one: one.least)
     later = _as_if_late(target, min(best.candidates, key=lambda one: one.score))
     limit = (1 - LATE_SHARE) * best.least
-    others = [one for one in later if one.candidates and one.least < limit]
-    best = min((best, *others), key=lambda one: one.least)
+    waited = [one for one in later if one.candidates and one.least < limit]
+    best = min((best, *waited), key=lambda one: one.least)
     least = best.least
     alike = [one for one in best.candidates if one.score <= (1 + TIME_TOLERANCE) * least]
     waiting = min(one.waiting for one in alike) + TIME_TOLERANCE * least
     alike = [one for one in alike if one.waiting <= waiting]
     chosen = min(alike, key=lambda one: (one.taken, one.score))
-    return _restate(target.setting, chosen) if any(best is one for one in others) else chosen
+    return _restate(target.setting, chosen) if any(best is one for one in waited) else chosen
 
 
 def list_candidates(target: Target, relaxed: Relaxation) -> list[Candidate]:
