@@ -221,7 +221,7 @@ class Blocks:
                     break
                 lowest = max(lowest, _aligned(high))
             middles = {begins[x] + (self.blocks[x].size - block.size) // 2 for x in placed}
-            wanted = sorted({*map(_aligned, middles), _aligned(size)} if self.is_divided else ())
+            wanted = sorted({*map(_aligned, middles), _aligned(size)}) if self.is_divided else []
             begins[at] = next(
                 (
                     one
