@@ -3,6 +3,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from functools import cached_property
 from pathlib import Path
 
 import docs_tables
@@ -54,7 +55,8 @@ def members(kind):
     """The public methods and properties that a class itself defines, with their names."""
     for name, value in vars(kind).items():
         value = getattr(value, "__func__", value)
-        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
+        is_member = inspect.isfunction(value) or isinstance(value, property | cached_property)
+        if not name.startswith("_") and is_member:
             yield name, value
 
 

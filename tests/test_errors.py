@@ -6,7 +6,7 @@ argument that no other function has.
 
 import inspect
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 import hypothesis
 import numpy as np
@@ -241,7 +241,9 @@ def functions():
             )
         elif inspect.isclass(found):
             yield from ([] if name in MADE else [(name, found)])
-            for method, _ in inspect.getmembers(found, inspect.isroutine):
+            for method, value in inspect.getmembers(found, inspect.isroutine):
+                if isinstance(value, cached_property):
+                    continue  # which takes no argument
                 if method == "__call__" or not method.startswith("_"):
                     yield f"{name}.{method}", getattr(objects()[name], method)
         else:

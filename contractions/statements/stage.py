@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import NoneType
 from typing import Self
 
@@ -16,7 +17,7 @@ from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.terms import Read, Reduce, Term, as_term
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stage:
     """A statement: ``name[axes] = term`` at all values of its letters.
 
@@ -108,22 +109,22 @@ class Stage:
         check_iterable(where, "where", "conditions", SpecError)
         return cls(target.array, target.subscripts, term, dtype, tuple(where), update, augmented)
 
-    @property
+    @cached_property
     def target(self) -> Read:
         """The element that it computes."""
         return Read(self.name, self.axes)
 
-    @property
+    @cached_property
     def output(self) -> tuple[str, ...]:
         """The letters of the axes: one for each unless it is an update."""
         return tuple(dict.fromkeys(self.target.letters))
 
-    @property
+    @cached_property
     def letters(self) -> tuple[str, ...]:
         """All its letters: those of the output first, then others as written."""
         return tuple(dict.fromkeys((*self.output, *self.term.letters)))
 
-    @property
+    @cached_property
     def summed(self) -> tuple[str, ...]:
         """The letters that the output lacks."""
         return tuple(letter for letter in self.letters if letter not in self.output)
@@ -133,13 +134,13 @@ class Stage:
         """The term where it is one reduction as a whole; else None."""
         return self.term if isinstance(self.term, Reduce) else None
 
-    @property
+    @cached_property
     def reads(self) -> tuple[Read, ...]:
         """The different elements that it reads, as written: subscripts of the left side first."""
         found = (*(read for part in self.target.parts for read in part.reads), *self.term.reads)
         return tuple(dict.fromkeys(found))
 
-    @property
+    @cached_property
     def params(self) -> tuple[str, ...]:
         """The names of its parameters, as written."""
         parts = (*self.target.parts, self.term)
@@ -163,7 +164,7 @@ class Stage:
         found = {_lag(self, read) for read in self.reads if read.array == self.name}
         return next((letter for letter in found if letter), None)
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[Condition, ...]:
         """The conditions that leave out elements, and not summands alone."""
         return tuple(one for one in self.where if set(one.letters) <= set(self.output))

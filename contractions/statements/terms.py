@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,7 +26,7 @@ Dtypes = Mapping[str, str]
 """The dtype of each array and parameter by its name."""
 
 
-class Term(ABC):
+class Term:
     """What is computed at a point; Python's operators make larger ones.
 
     Examples
@@ -75,9 +74,9 @@ class Term(ABC):
         """Operations a point, each different one once, all trips of reductions as one."""
         return len({one for one in self.all if isinstance(one, Apply | Choose | Reduce)})
 
-    @abstractmethod
     def kind(self, dtypes: Dtypes) -> Kind:
         """Return the dtype of its values, given those of arrays and parameters."""
+        raise NotImplementedError
 
     def rebuilt(self, parts: Sequence[Term]) -> Term:
         """Return the term with other parts."""
