@@ -2,9 +2,10 @@
 
 import subprocess
 import sys
+from functools import cache
 
 from patience import PATIENCE
-from typer.testing import CliRunner
+from typer import testing
 
 from tilesolve.cli import app
 
@@ -22,9 +23,13 @@ assert (stage(first, second) == first.T + second).all()
 """What a process may do first: a plan, a transpose and a nest, whose code is made or loaded."""
 
 
+testing._get_command = cache(testing._get_command)
+"""Makes all options of all commands, which takes longer than most commands do."""
+
+
 def invoke(*arguments):
     """Run the command here."""
-    return CliRunner().invoke(app, [*map(str, arguments)])
+    return testing.CliRunner().invoke(app, [*map(str, arguments)])
 
 
 def bench(*arguments):
