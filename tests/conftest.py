@@ -42,10 +42,10 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """Leave what all tests have in common out of collections, which are seldom, too."""
+    """Leave what all tests have in common out of collections, and collect what caches hold."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(5_000, 40, 40)
     gc.enable()
 
 
