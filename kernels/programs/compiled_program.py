@@ -129,18 +129,18 @@ class ProgramCode:
 
     path: Path
     build: Callable[[], bytes]
-    _loaded: LoadedCode | None = field(default=None, init=False)
+    _loaded: dict[Path, LoadedCode] = field(default_factory=dict, init=False)
 
     @property
     def is_made(self) -> bool:
         """Whether nobody has to make it."""
-        return self._loaded is not None or self.path.exists()
+        return bool(self._loaded) or self.path.exists()
 
     def load(self) -> LoadedCode:
-        """Return it in memory."""
-        if self._loaded is None:
-            self._loaded = load_object(self.path, self.build)
-        return self._loaded
+        """Return it in memory: the same to all threads, as they keep addresses of it."""
+        if not self._loaded:
+            self._loaded.setdefault(self.path, load_object(self.path, self.build))
+        return self._loaded[self.path]
 
 
 @dataclass(frozen=True)
