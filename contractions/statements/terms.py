@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -74,9 +75,9 @@ class Term:
         """Operations a point, each different one once, all trips of reductions as one."""
         return len({one for one in self.all if isinstance(one, Apply | Choose | Reduce)})
 
+    @abstractmethod  # of no ABC, as isinstance takes several times as long with one
     def kind(self, dtypes: Dtypes) -> Kind:
         """Return the dtype of its values, given those of arrays and parameters."""
-        raise NotImplementedError
 
     def rebuilt(self, parts: Sequence[Term]) -> Term:
         """Return the term with other parts."""
