@@ -9,7 +9,7 @@ nests are found; the price, which decides among them, counts lines, and first on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -21,7 +21,7 @@ from tilesolve.constants.nests import (
 )
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
-from tilesolve.model.access import Box, Shared, Size
+from tilesolve.model.access import Axis, Box, Shared, Size
 from tilesolve.model.chain import Chain
 from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import LoopTree
@@ -85,14 +85,18 @@ def _run_bytes(chain: Chain, number: int, line: int) -> tuple[Size, bool]:
     access, at = chain.accesses[number], chain.call
     if isinstance(access, Shared) or not access.axes:
         return line, False
-    run, element, box = 0.0, access.element, chain.mean_box(at)
-    summed = {**box, **dict.fromkeys(chain.accesses[0].letters, 1)}  # rows of a sum alone
+    run, element, box, moving = 0.0, access.element, chain.mean_box(at), chain.accesses[0].letters
+    summed = {**box, **dict.fromkeys(moving, 1)}  # rows of a sum alone
     steps = [pitch * element for pitch in access.pitches]
 
     def count_rows(sides: Box) -> float:
-        """Return how many rows a box reaches."""
+        """Return how many rows a box reaches. Elements of a window within a page are one."""
         pairs = zip(access.axes, steps, strict=True)
-        return prod(float(x.reach(sides)) for x, step in pairs if step >= line and not x.computed)
+        return prod(
+            float(one.reach(sides))
+            for one, step in pairs
+            if step >= (PAGE_BYTES if _is_window(one, moving) else line) and not one.computed
+        )
 
     several = summed != dict.fromkeys(box, 1) and count_rows(box) > 1
     if count_rows(summed) > FOLLOWED_ROWS:
@@ -116,3 +120,9 @@ def _run_bytes(chain: Chain, number: int, line: int) -> tuple[Size, bool]:
             break
         element *= extent
     return max(run, line), several
+
+
+def _is_window(axis: Axis, moving: Collection[str]) -> bool:
+    """Return whether elements of the output read several along an axis, most of them again."""
+    kinds = {letter in moving for _, letter in axis.terms}
+    return kinds == {True, False} or (kinds == {True} and axis.spread > 0)
