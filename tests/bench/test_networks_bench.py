@@ -88,6 +88,8 @@ def test_the_command_measures_a_file(tmp_path):
     (case,) = sweep.cases
     assert case.seconds("tilesolve") > 0
     assert case.plan.predicted > 0
+    assert case.plan.again > 0
+    assert "| loading | again |" in text
     (row,) = csv.DictReader(cells.read_text("utf-8").splitlines())
     assert (row["contender"], float(row["cold_s"]) > 0) == ("tilesolve", True)
     for words, message in (

@@ -21,7 +21,8 @@ from tilesolve.system.units import format_count, format_duration
 NETWORK_UNITS = (
     "times of one of several runs in a row, the model's inputs given and its outputs returned; "
     "ratios are of others' time to ours; predicted: over our time; cold: with caches written over "
-    "before, over our time"
+    "before, over our time; loading: with no plan kept, after imports; again: with plans kept, by "
+    "a new process, imports included"
 )
 """What stands below the table of networks."""
 
@@ -33,7 +34,11 @@ def _write_inputs(case: Result) -> str:
 
 def _write_loading(case: Result) -> str:
     entry = case.entries.get(OURS)
-    return "-" if entry is None or entry.preparation is None else format_duration(entry.preparation)
+    return _write_seconds(entry and entry.preparation)
+
+
+def _write_seconds(found: float | None) -> str:
+    return "-" if found is None else format_duration(found)
 
 
 _CELLS: dict[str, Callable[[Result], str]] = {
@@ -44,6 +49,7 @@ _CELLS: dict[str, Callable[[Result], str]] = {
     "predicted": lambda case: format_figure(case.plan.predicted / case.ours),
     "cold": lambda case: format_figure(case.plan.cold / case.ours),
     "loading": _write_loading,
+    "again": lambda case: _write_seconds(case.plan.again),
 }
 _LEFT = ("network", "inputs", "what runs")
 

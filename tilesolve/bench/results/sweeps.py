@@ -85,6 +85,8 @@ class Figures:
         Seconds with caches written over, where rounds are not such; measured and predicted.
     outs
         Times with `out` at several offsets over that without.
+    again
+        Seconds in which a new process makes a network ready whose plans were kept; None for others.
     """
 
     roofline: float = nan
@@ -97,6 +99,7 @@ class Figures:
     cold: float = nan
     predicted_cold: float = nan
     outs: tuple[float, ...] = ()
+    again: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,7 @@ class Result(Outcome):
             "predicted_s": _fill(figures.predicted),
             "cold_s": _fill(figures.cold),
             "predicted_cold_s": _fill(figures.predicted_cold),
+            "again_s": "" if figures.again is None else figures.again,
             "with_out": " ".join(f"{ratio:.3f}" for ratio in figures.outs),
             "packed_bytes": _fill(figures.packed),
             "packing_share": _fill(figures.packing),
@@ -346,8 +350,8 @@ class NetworkSweep(SweepRecord):
 
     HOLDS = "a sweep of networks"
     CASE = NetworkCase
-    FIGURES: ClassVar[tuple[str, ...]] = ("predicted", "how", "cold")
+    FIGURES: ClassVar[tuple[str, ...]] = ("predicted", "how", "cold", "again")
     COLUMNS: ClassVar[tuple[str, ...]] = (
         *("contender", *_TIMES, "predicted_s", "cold_s"),
-        *("preparation_s", "memory_bytes", "reason"),
+        *("preparation_s", "again_s", "memory_bytes", "reason"),
     )

@@ -7,23 +7,31 @@ and an array for the result. Its run returns the first result.
 from __future__ import annotations
 
 import importlib
+import os
+import pickle
+import subprocess
+import sys
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilesolve.bench.case import Array
 from tilesolve.bench.networks import WholeNetwork
 from tilesolve.bench.results.sweeps import Figures
-from tilesolve.bench.run.made import Made, Run
+from tilesolve.bench.run.made import Made, Run, Timer
 from tilesolve.bench.run.torch_networks import make_module
 from tilesolve.machine.model import Machine
 
-if TYPE_CHECKING:
-    from tilesolve.networks.model import Model
-
 Operands = Sequence[Array]
+
+_LOAD = """
+from time import perf_counter
+begin = perf_counter()
+import pickle, sys, tilesolve
+tilesolve.onnx.load(**pickle.load(sys.stdin.buffer))
+print(perf_counter() - begin)
+"""
 
 
 def tilesolve(
@@ -35,12 +43,24 @@ def tilesolve(
     made = load(network.model, threads=threads, machine=machine)
     given = _name_inputs(network, operands)
     result = network.ends[-1][0]
-    return Made(lambda: made(given)[result], lambda _: _find_figures(made), lambda: made(given))
+
+    def describe(_: Timer) -> Figures:
+        predicted = sum(one or 0.0 for one in made.program.predicted)
+        again = time_loading(network, machine, threads)
+        return Figures(predicted=predicted, how=made.count, again=again)
+
+    return Made(lambda: made(given)[result], describe, lambda: made(given))
 
 
-def _find_figures(made: Model) -> Figures:
-    """Return what is predicted of all works."""
-    return Figures(predicted=sum(one or 0.0 for one in made.program.predicted), how=made.count)
+def time_loading(network: WholeNetwork, machine: Machine, threads: int) -> float:
+    """Return in how many seconds a new process loads a model whose plans were kept."""
+    source = network.source if network.is_file else network.model.SerializeToString()
+    given = pickle.dumps({"source": source, "machine": machine, "threads": threads})
+    settings = {name: one for name, one in os.environ.items() if name != "TILESOLVE_CACHE"}
+    command = [sys.executable, "-c", _LOAD]
+    for _ in ("keep", "time"):
+        done = subprocess.run(command, input=given, env=settings, capture_output=True, check=True)
+    return float(done.stdout)
 
 
 def _name_inputs(network: WholeNetwork, operands: Operands) -> dict[str, Array]:
