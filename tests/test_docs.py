@@ -233,8 +233,9 @@ def test_the_api_has_every_public_name():
 
 def test_tables_of_the_docs_are_those_of_the_code():
     """Else `python tests/support/docs_tables.py` writes them."""
-    assert {path.name: text for path, text in docs_tables.pages().items()} == {
-        path.name: path.read_text(encoding="utf-8") for path in docs_tables.pages()
+    pages = docs_tables.pages()
+    assert {path.name: text for path, text in pages.items()} == {
+        path.name: path.read_text(encoding="utf-8") for path in pages
     }
 
 

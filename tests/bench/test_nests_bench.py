@@ -392,10 +392,18 @@ LACK = {
 """What peers do not have, or nobody wrote."""
 
 
+LONG = {("total_variation", "halide_ours")}
+"""What takes more than a minute to compile; the same peer has all other functions."""
+
+
 @pytest.mark.parametrize(
-    "peer", ["tilesolve", *(name.replace("-", "_") for name in PIPELINE_PEERS)]
+    ("name", "peer"),
+    [
+        pytest.param(name, peer, marks=[pytest.mark.slow] if (name, peer) in LONG else [])
+        for name in PIPELINES
+        for peer in ("tilesolve", *(name.replace("-", "_") for name in PIPELINE_PEERS))
+    ],
 )
-@pytest.mark.parametrize("name", PIPELINES)
 def test_contenders_compute_what_functions_do(name, peer):
     """Small arrays, poisoned results; a wrong element is found."""
     (_, *others) = parse_pipeline_contenders(peer.replace("_", "-").replace("tilesolve", ""))

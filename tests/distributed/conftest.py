@@ -1,6 +1,6 @@
-"""Two workers of one thread in processes of their own, started once for each module.
+"""Two workers of one thread in processes of their own, started once for all tests of the folder.
 
-Their scheduler is in this process, where other tests count bytes: it goes with the module.
+Their scheduler is in this process, where other tests count bytes: it goes with the folder.
 """
 
 import pytest
@@ -15,7 +15,7 @@ LIMIT = 1_000_000_000
 """Bytes of memory of a worker."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster():
     with (
         # A busy computer takes long to start a worker again.

@@ -5,6 +5,8 @@ import re
 import tomllib
 import warnings
 from contextlib import suppress
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 from machine_strategies import machines
+from turns import examples
 
 from tilesolve.contractions.errors import MachineError, TilesolveWarning
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
@@ -41,6 +44,7 @@ def test_toml_round_trip(machine):
     assert hash(again) == hash(machine)
 
 
+@examples(50, 100)
 @given(machines(), st.data())
 def test_damaged_text_is_refused_or_read(machine, data):
     """A machine file with a part missing gives a machine or a MachineError, nothing else."""
@@ -320,13 +324,19 @@ def test_a_lone_level_is_no_list():
         Machine.from_toml(tomli_w.dumps(tomllib.loads(sample().to_toml()) | {"level": {"a": 1}}))
 
 
+@cache
+def whole_document():
+    """Return the content of a file with kernels."""
+    tiles = (RegisterTile(2, 6, 6.0, 60.0),)
+    catalogues = (Catalogue("float64", 256, 16, tiles, in_place_rows_slowdown=1.5),)
+    return tomllib.loads(sample().replace(catalogues=catalogues).to_toml())
+
+
+@examples(50, 100)
 @given(st.data())
 def test_any_value_is_refused_in_words(data):
     """With any value of a file replaced by another one, there is a machine, or a MachineError."""
-    tiles = (RegisterTile(2, 6, 6.0, 60.0),)
-    catalogues = (Catalogue("float64", 256, 16, tiles, in_place_rows_slowdown=1.5),)
-    document = tomllib.loads(sample().replace(catalogues=catalogues).to_toml())
-    part = document
+    part = document = deepcopy(whole_document())
     while isinstance(part, dict | list) and (part is document or data.draw(st.booleans())):
         within = part
         key = data.draw(st.sampled_from(list(part) if isinstance(part, dict) else range(len(part))))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulation_cases import make_machine
 from strategies import problems, specs
+from turns import examples
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
@@ -55,6 +56,7 @@ def toy_for(nest: Nest, capacities: list[int]) -> Machine:
 capacity_lists = st.lists(st.integers(8, 2000), min_size=5, max_size=5).map(sorted)
 
 
+@examples(40, 100)
 @given(nests(diagonals=True))
 def test_endless_caches_move_each_tensor_once(drawn):
     """With room for everything each level's misses are the tensors' footprints."""
@@ -67,6 +69,7 @@ def test_endless_caches_move_each_tensor_once(drawn):
         assert level.moved == pytest.approx(once)
 
 
+@examples(40, 100)
 @given(nests(diagonals=True))
 def test_without_caches_every_access_moves(drawn):
     """With room for less than an element each iteration moves one of every tensor."""
@@ -77,6 +80,7 @@ def test_without_caches_every_access_moves(drawn):
         assert level.moved == pytest.approx([accesses] * len(problem.spec.tensors))
 
 
+@examples(40, 100)
 @given(nests(), capacity_lists, st.data())
 def test_more_capacity_never_costs_more(drawn, capacities, data):
     """Every tensor's misses fall or stay as a level grows."""
@@ -90,6 +94,7 @@ def test_more_capacity_never_costs_more(drawn, capacities, data):
             assert now <= was * (1 + 1e-12)
 
 
+@examples(40, 100)
 @given(nests(), capacity_lists)
 def test_misses_lie_between_footprint_and_accesses(drawn, capacities):
     """No level misses less than a tensor's footprint or more than its accesses."""
@@ -101,6 +106,7 @@ def test_misses_lie_between_footprint_and_accesses(drawn, capacities):
             assert once * (1 - 1e-9) <= size <= accesses * (1 + 1e-9)
 
 
+@examples(40, 100)
 @given(nests(), capacity_lists)
 def test_farther_levels_move_no_more(drawn, capacities):
     """Where capacities grow outwards, each level misses at most what the nearer one does."""
@@ -111,6 +117,7 @@ def test_farther_levels_move_no_more(drawn, capacities):
             assert distant <= close * (1 + 1e-12)
 
 
+@examples(40, 100)
 @given(nests(), capacity_lists, st.data())
 def test_a_victim_cache_is_priced_by_the_sum_of_capacities(drawn, capacities, data):
     """Section 5.5: an exclusive level prices as an inclusive one that holds both."""

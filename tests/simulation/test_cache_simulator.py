@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from simulation_cases import access_all
+from turns import examples
 
 from tilesolve.simulation.cache_simulator import CacheShape, caches
 
@@ -78,12 +79,14 @@ def hierarchies(draw: st.DrawFn, levels: tuple[int, int] = (1, 4)) -> list[Cache
     return shapes
 
 
+@examples(40, 100)
 @given(hierarchies(), traces)
 def test_misses_are_those_of_the_obvious_caches(shapes, trace):
     """Each level misses, for each owner, exactly what ordered dictionaries miss."""
     assert np.array_equal(simulated_misses(shapes, trace), obvious_misses(shapes, trace))
 
 
+@examples(40, 100)
 @given(st.lists(st.sampled_from((8, 16, 64)), min_size=2, max_size=3).map(sorted), traces)
 def test_levels_may_have_lines_of_different_length(lines, trace):
     """A level with longer lines than the nearer one is as simple as any other."""
@@ -91,6 +94,7 @@ def test_levels_may_have_lines_of_different_length(lines, trace):
     assert np.array_equal(simulated_misses(shapes, trace), obvious_misses(shapes, trace))
 
 
+@examples(40, 100)
 @given(st.integers(1, 12), st.integers(1, 12), traces)
 def test_a_victim_cache_adds_its_capacity(near, far, trace):
     """Exclusive levels miss what one inclusive level with the sum of their capacities misses."""
@@ -99,6 +103,7 @@ def test_a_victim_cache_adds_its_capacity(near, far, trace):
     assert np.array_equal(simulated_misses(both, trace)[1], simulated_misses(one, trace)[0])
 
 
+@examples(40, 100)
 @given(st.integers(1, 12), st.integers(0, 12), traces)
 def test_a_larger_cache_never_misses_more(lines, more, trace):
     """Least recently used replacement has no anomaly of capacity."""

@@ -8,9 +8,10 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from simulation_cases import CASES, access_all, draw_nests, make_machine
+from turns import examples
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.model.access import accesses_of
@@ -150,7 +151,7 @@ def with_windows(nest: Nest) -> Nest:
     return replace(nest, kinds=tuple("windows" if home else "in place" for home in nest.packed))
 
 
-@settings(max_examples=40)
+@examples(15, 40)
 @given(nests(), st.sampled_from((8, 64)))
 def test_the_trace_is_that_of_the_obvious_loops(drawn, line):
     """Misses, touches and packed elements are those of plain recursion over the same nest."""
@@ -168,7 +169,7 @@ def test_the_trace_is_that_of_the_obvious_loops(drawn, line):
     assert np.array_equal(found.packed, by_phase[SOURCE])
 
 
-@settings(max_examples=60)
+@examples(25, 60)
 @given(nests())
 def test_packed_elements_are_those_of_the_nest(drawn):
     """How many elements a nest packs, repetitions and overlaps counted, is priced exactly.
@@ -288,7 +289,7 @@ def test_registers_take_in_what_calls_touch(case):
     )
 
 
-@settings(max_examples=60)
+@examples(25, 60)
 @given(nests())
 def test_registers_take_in_what_calls_touch_in_any_nest(drawn):
     """Whatever the order of loops, ragged edges, and the letters that an operand lacks."""

@@ -5,9 +5,10 @@ from fractions import Fraction
 from math import exp, inf, isnan, log, prod
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from posynomial_programs import SYMBOLS, programs
+from turns import examples
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.solver.duality import find_dual_bound
@@ -78,7 +79,7 @@ def test_no_feasible_point_is_below(program, at, others, data):
 
 
 @given(proved_programs(), st.lists(points, min_size=5, max_size=5), st.floats(0, 1.5))
-@settings(max_examples=150)
+@examples(60, 150)
 def test_iterates_prove_their_bounds(program, others, share):
     """Wherever the interior point stops, its bound holds, even for its own optimum."""
     optimum = find_least(program)
@@ -96,6 +97,7 @@ def test_iterates_prove_their_bounds(program, others, share):
     assert again >= found.bound - 1e-9 * (abs(found.bound) + 1)
 
 
+@examples(40, 100)
 @given(proved_programs())
 def test_it_is_tight_at_the_optimum(program):
     """IPOPT's point and multipliers give about its optimum."""
