@@ -1,6 +1,8 @@
 """The search over choices: proven bounds, no better choice left out, levels in order (Eq. 6)."""
 
 from functools import partial
+from random import Random
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +20,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.level_view import LevelView
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.geometric import strategy
+from tilesolve.planning.geometric import optima, strategy
 from tilesolve.planning.geometric.bound import find_bound
 from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.optima import optimum
@@ -26,6 +28,8 @@ from tilesolve.planning.geometric.program import bounding, formulate
 from tilesolve.planning.geometric.relaxation import refine, relax
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.solve import solve
+from tilesolve.solver import ipopt
+from tilesolve.solver.interior import find_least
 
 CASES = ["abcd-ea-ebcd", "abcdef-degb-gfac", "ab-acd-dbc"]
 
@@ -176,3 +180,29 @@ def test_small_convolutions_are_solved_from_one_start(monkeypatch, spec, sizes, 
         found.append(solve(problem, machine, 1, Demand()).seconds)
     assert set(starts) == {1}
     assert found[0] == pytest.approx(found[1], rel=TIME_TOLERANCE)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("spec", ["ab-ac-cb", "abcd-ea-ebcd", "kh-c[h+r]-kcr"])
+def test_each_failure_of_the_interior_point_is_counted(monkeypatch, spec, share):
+    """IPOPT is asked for those programs, of choices, bounds and refinements, and for no others."""
+    luck, asked, failed = Random(f"{spec} {share}"), [], []
+
+    def find_or_fail(*given):
+        found = None if luck.random() < share else find_least(*given)
+        failed.append(found is None)
+        return found
+
+    def solve_and_count(*given, **how):
+        asked.append(given)
+        return ipopt.solve(*given, **how)
+
+    setting, convex = make_setting(Problem.of(spec, 60), Machine.load("e5-2680v4")), "[" not in spec
+    usual = relax(setting, convex=convex)
+    monkeypatch.setattr(optima, "find_least", find_or_fail)
+    monkeypatch.setattr(optima, "load_module", lambda _: SimpleNamespace(solve=solve_and_count))
+    found = relax(setting, convex=convex)
+    assert found.by_ipopt == len(asked) == sum(failed)
+    assert found.by_ipopt >= (share == 1) * found.solved
+    if convex:
+        assert found.best.seconds == pytest.approx(usual.best.seconds, rel=1e-3)

@@ -40,7 +40,8 @@ class Search:
     considered, pruned, solved
         Choices of innermost loops: all, ruled out by a bound, solved.
     by_ipopt
-        Those that IPOPT solved: the others are solved by the interior point.
+        Programs that IPOPT was asked for, as the interior point did not arrive: of choices, of
+        bounds and of refinements.
     permutations
         Loop permutations that the choices stand for, in the paper's count.
     relaxed

@@ -301,8 +301,10 @@ def _search(solution: Solution, search: Search) -> Iterator[str]:
     yield (
         f"{search.permutations} permutations of loops come down to {search.considered} choices "
         f"(innermost class, or no tile, per level): {search.pruned} ruled out by bounds, "
-        f"{search.solved} solved{f' ({search.by_ipopt} by IPOPT)' if search.by_ipopt else ''}"
+        f"{search.solved} solved"
     )
+    if search.by_ipopt:
+        yield f"programs whose interior point did not arrive, for IPOPT: {search.by_ipopt}"
     relaxed = max((seconds for _, seconds in search.relaxed), default=0.0)
     yield from _ruled_out(solution, search.ruled_out, relaxed)
     bound = find_bound(setting_for(solution))

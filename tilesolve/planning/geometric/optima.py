@@ -37,7 +37,7 @@ class Optimum:
     spread
         Relative difference between the best and the worst of several starts; 0 for one.
     by_ipopt
-        Whether IPOPT found it: of a program whose interior point did not arrive.
+        Programs that IPOPT solved for it: those whose interior point did not arrive.
     bound
         What no tiles are proved to cost less than, where a limit was given.
 
@@ -54,7 +54,7 @@ class Optimum:
     multipliers: Mapping[str, float]
     elasticities: Mapping[str, float]
     spread: float = 0.0
-    by_ipopt: bool = False
+    by_ipopt: int = 0
     bound: float = -inf
 
     @property
@@ -126,7 +126,7 @@ def optimum(
         multipliers,
         _elasticities(times, multipliers, program.unit),
         spread,
-        by_ipopt=len(reached) < len(found),
+        by_ipopt=int(len(reached) < len(found)),
         bound=bound,
     )
 

@@ -42,6 +42,9 @@ class Relaxation:
         Loop permutations that the choices stand for, in the paper's count.
     ruled_out
         The choices that were pruned, and why.
+    by_ipopt
+        Programs that IPOPT was asked for: those whose interior point did not arrive, of choices, of
+        bounds and of refinements.
 
     Examples
     --------
@@ -55,6 +58,7 @@ class Relaxation:
     pruned: int
     permutations: int
     ruled_out: tuple[RuledOut, ...] = ()
+    by_ipopt: int = 0
 
     @property
     def best(self) -> Optimum:
@@ -65,11 +69,6 @@ class Relaxation:
     def solved(self) -> int:
         """Number of choices whose program was solved."""
         return len(self.optima)
-
-    @property
-    def by_ipopt(self) -> int:
-        """Number of those that IPOPT solved."""
-        return sum(one.by_ipopt for one in self.optima)
 
 
 def relax(
@@ -91,7 +90,7 @@ def relax(
     """
     if not setting.levels:
         only = optimum(formulate(setting, ()), ())
-        return Relaxation((only,), 1, 0, 1)
+        return Relaxation((only,), 1, 0, 1, by_ipopt=only.by_ipopt)
     waiting = sorted(list_choices(setting), key=_count_repeats)
     search = _Search(setting, starts, convex, thorough)
     if (whole := single_tile(setting, waiting[0])) is not None:
@@ -114,6 +113,7 @@ def relax(
         len(waiting) - len(optima) - len(failed),
         letters**setting.levels,
         search.list_ruled_out(),
+        search.by_ipopt + refined.by_ipopt - optima[0].by_ipopt,
     )
 
 
@@ -136,6 +136,7 @@ class _Search:
     floors: dict[tuple[int, str], Optimum] = field(default_factory=dict)
     bounds: dict[tuple[int, str], RuledOut] = field(default_factory=dict)
     beaten: dict[tuple[int, str], list[Choice]] = field(default_factory=dict)
+    by_ipopt: int = 0
 
     def run(self, waiting: Sequence[Choice]) -> None:
         """Solve all choices that may be the best."""
@@ -178,9 +179,11 @@ class _Search:
         program = formulate(self.setting, choice)
         try:
             found = optimum(program, choice, starts=self.starts, limit=limit)
-        except SolverError as error:
+        except SolverError as error:  # IPOPT's: it was asked, too
             self.failed[choice] = error
+            self.by_ipopt += 1
             return
+        self.by_ipopt += found.by_ipopt
         if limit is not None and found.bound > limit:
             self.stopped.append(_rule_out(program, found, 0, found.bound / (1 + TIE_WEIGHT)))
         else:
@@ -207,7 +210,8 @@ class _Search:
         """
         if (level, first) not in self.floors:
             program = replace(bounding(self.setting, level, first), weight=TIE_WEIGHT)
-            self.floors[level, first] = optimum(program, (first,))
+            self.floors[level, first] = found = optimum(program, (first,))
+            self.by_ipopt += found.by_ipopt
         return self.floors[level, first]
 
     def bound(self, level: int, first: str, limit: float) -> float:
@@ -226,6 +230,7 @@ class _Search:
                 if seconds <= limit:
                     found = optimum(program, (first,), limit=limit)
                     seconds = found.bound
+                    self.by_ipopt += found.by_ipopt
             self.bounds[level, first] = _rule_out(program, found, level, seconds)
         return self.bounds[level, first].seconds
 
@@ -270,12 +275,12 @@ def refine(setting: Setting, found: Optimum, *, convex: bool = True) -> Optimum:
     """
     program = formulate(setting, found.choice)
     held: dict[str, float] = {}
-    latest = found
+    latest, asked = found, found.by_ipopt
     while True:
         open_times = {n: s for n, s in latest.times.items() if n not in held}
         longest = max(open_times.values(), default=0.0)
         if longest <= IDLE_SHARE * found.seconds:
-            return replace(found, tiles=latest.tiles, times=latest.times)
+            return replace(found, tiles=latest.tiles, times=latest.times, by_ipopt=asked)
         tight = {
             name
             for name in open_times
@@ -286,7 +291,8 @@ def refine(setting: Setting, found: Optimum, *, convex: bool = True) -> Optimum:
         if len(held) < len(program.times):
             try:
                 latest = optimum(program, found.choice, held=held, near=latest.tiles)
+                asked += latest.by_ipopt
             except SolverError:
                 if convex:
                     raise
-                return replace(found, tiles=latest.tiles, times=latest.times)
+                return replace(found, tiles=latest.tiles, times=latest.times, by_ipopt=asked + 1)
