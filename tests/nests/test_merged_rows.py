@@ -23,6 +23,8 @@ STATEMENTS = {
     "o[z] = max(A[z,y,x])": lambda A, B, c, T: A.max(axis=(1, 2)),
     "o[z,y,x] = A[z,y,x] + x": lambda A, B, c, T: A + np.arange(A.shape[2]),
     "o[z,y,x] = A[z,y,x] + B[z,0,x]": lambda A, B, c, T: A + B[:, :1],
+    "o[z,y,x] = A[z,y,x] - A[0,0,0]": lambda A, B, c, T: A - A[0, 0, 0],
+    "o[z,y,x] = A[z,y,x] - B[z,y,x] * A[0,0,x]": lambda A, B, c, T: A - B * A[0, 0],
 }
 
 

@@ -28,6 +28,8 @@ SCANS = {
     "o[k] = cumsum(sum(A[i,k], i), k)": lambda A: A.sum(axis=0).cumsum(),
 }
 
+RATIOS = "s[i] = sum(A[i,k], k); o[i,k] = A[i,k] / s[i]"
+
 
 @examples(15, 40)
 @given(
@@ -95,3 +97,21 @@ def test_scans_have_their_own_axis():
         tilesolve.nest("o[k] = o[k-1] + A[k]", 5, where="k >= 1", route="contraction")
     with pytest.raises(SpecError, match="begins anew"):
         tilesolve.nest("o[k] = o[k-1] + A[k]", 5, where="k > 2 or k == 1")
+
+
+@pytest.mark.parametrize("text", [*SCANS, RATIOS])
+def test_statements_of_no_elements(text):
+    """Several statements run on arrays without elements, and give what NumPy gives."""
+    for shape in ((2, 0), (0, 3), (0, 0)):
+        if "A[0,k]" in text and not shape[0]:
+            continue  # there is no first row
+        A = np.zeros(shape)
+        expected = SCANS.get(text, lambda A: A)(A)
+        found = tilesolve.nest(text, {"A": shape}, "float64", cache=False)(A)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_places_in_no_elements():
+    """The place of an extreme value of none is the largest whole number."""
+    plan = tilesolve.nest("o[i] = argmin(A[i,k], k)", {"A": (3, 0)}, cache=False)
+    np.testing.assert_array_equal(plan(np.zeros((3, 0))), np.full(3, np.iinfo(np.int64).max))

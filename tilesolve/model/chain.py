@@ -369,7 +369,7 @@ class _Letter:
 
     def mean(self, at: int) -> Size:
         """Return the mean tile after so many loops."""
-        return self.sizes[at] if self.symbolic else self.extent / self.counts[at]
+        return self.sizes[at] if self.symbolic else self.extent and self.extent / self.counts[at]
 
     def corner(self, at: int) -> Size:
         """Return what the first iterations of tiles are multiples of."""

@@ -98,10 +98,12 @@ def _walks_rows(computation: Computation, stage: Stage, first: str, second: str)
     numbers = {x for one in terms if isinstance(one, Position) for x in one.letters}
     if pair & (bounds | numbers):
         return False
+    rows, others = set(), set()
     for element in (stage.target, *stage.reads):
         letters = [_letter_of(one) for one in element.subscripts]
         walked = [x for one in element.subscripts if isinstance(one, Affine) for x in one.letters]
-        if not pair & set(walked):
+        (rows if pair & set(walked) else others).add(element.array)
+        if element.array in others:
             continue
         if walked.count(first) != 1 or walked.count(second) != 1 or first not in letters:
             return False
@@ -109,7 +111,7 @@ def _walks_rows(computation: Computation, stage: Stage, first: str, second: str)
         whole = computation.array(element.array).shape[behind:][:1]
         if letters[behind:][:1] != [second] or whole != (computation.sizes[second],):
             return False
-    return True
+    return not rows & others
 
 
 def _merge(
