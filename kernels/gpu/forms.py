@@ -23,6 +23,12 @@ GROUP = 4 * WARP
 GROUPED: tuple[Arithmetic, ...] = ("float16", "bfloat16", "int8", "tf32")
 """How groups of four warps multiply."""
 
+DIMENSIONS = 5
+"""Of a tensor map, at most."""
+
+BARRIER_BYTES = 8
+"""Bytes of a barrier of bulk copies in shared memory."""
+
 SWIZZLE_BYTES = 1024
 """Where tiles that `wgmma` reads begin: at multiples of this."""
 
@@ -100,17 +106,32 @@ def name_engine(arithmetic: Arithmetic, *, grouped: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Box:
+    """An operand that bulk copies fetch by a tensor map: extents of letters but for the outermost.
+
+    They are of C's side, of the sum and of batches, the outermost first; letters that follow each
+    other in memory are one. None says that there is no letter at all.
+    """
+
+    free: tuple[int, ...] = ()
+    sums: tuple[int, ...] = ()
+    batches: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Operand:
     """How an operand is copied to shared memory, so many elements side by side at once.
 
     Its rows there lie along the sum, or else along rows or columns of C. Where elements along C's
-    side, or along the sum, are not equally far apart, a table has their places.
+    side, or along the sum, are not equally far apart, a table has their places. With a box one
+    thread has whole tiles fetched.
     """
 
     along_sum: bool
     width: int
     free_linear: bool = True
     sum_linear: bool = True
+    box: Box | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +283,24 @@ class Form:
         return self.stages - 1 - self.grouped
 
     @property
+    def boxed(self) -> tuple[int, ...]:
+        """Which operands bulk copies fetch; A is 0, B is 1."""
+        return tuple(at for at, own in enumerate(self.operands) if own.box)
+
+    def pieces(self, at: int) -> int:
+        """Return how many boxes a tile is fetched in, each of lines of one pitch."""
+        return self.tile(at)[1] * self.fragment.element // self.pitch(at)
+
+    @property
+    def bulk_copies(self) -> int:
+        """Bulk copies in the kernel's code: of the tiles ahead, and in its loop."""
+        return (self.ahead + 1) * sum(map(self.pieces, self.boxed))
+
+    @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory of a block."""
-        return self.stages * self.stage_bytes
+        """Bytes of shared memory of a block: tiles, and two barriers a stage for bulk copies."""
+        barriers = 2 * BARRIER_BYTES if self.boxed else 0
+        return self.stages * (self.stage_bytes + barriers)
 
     def instructions(self, capability: int) -> int:
         """Return the instructions of tensor cores in the kernel's loop over the sum."""

@@ -6,14 +6,17 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from tilesolve.kernels.gpu.forms import Ending, Form
+from tilesolve.kernels.gpu.forms import BARRIER_BYTES, WARP, Ending, Form
 from tilesolve.kernels.gpu.groups import Group, place_in_tile
-from tilesolve.kernels.gpu.targets import CHUNKS, I8, I32, I64, Target, Values
+from tilesolve.kernels.gpu.targets import CHUNKS, I8, I32, I64, Copy, Fetch, Target, Values
 from tilesolve.kernels.gpu.warps import Warp
-from tilesolve.kernels.gpu.writing import TYPES, Results, Writer
+from tilesolve.kernels.gpu.writing import MAP_NAME, TYPES, Results, Writer
 
 KERNEL = "product"
 """The name of the kernel."""
+
+OPERANDS = "first", "second"
+"""The names of A and B."""
 
 
 def product_arguments(form: Form) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -31,7 +34,8 @@ def product_arguments(form: Form) -> tuple[tuple[str, ...], tuple[str, ...]]:
     ending = Ending(form.arithmetic) if form.partial else form.ending
     numbers = "rows", "columns", "sum", "part", "group", "batches"
     sides = "first_free", "first_sum", "second_free", "second_sum"
-    return ("first", "second", "tables", *ending.arrays), (*numbers, *sides, *ending.sides)
+    maps = (f"{OPERANDS[at]}{MAP_NAME}" for at in form.boxed)
+    return (*OPERANDS, *maps, "tables", *ending.arrays), (*numbers, *sides, *ending.sides)
 
 
 def write_product(target: Target, form: Form) -> ir.Module:
@@ -75,7 +79,8 @@ class _Product(Writer):
         b, form = self.b, self.form
         self.pool = self.target.pool(b, form.shared_bytes)
         self._find_block()
-        self.chunks = [self._find_chunks(0), self._find_chunks(1)]
+        self.boxes = {at: self._find_boxes(at) for at in form.boxed}
+        self.chunks = {at: self._find_chunks(at) for at in range(2) if at not in self.boxes}
         kind = Group if form.grouped else Warp
         self.warp = kind(self.target, b, form, self.thread, self.pool)
         self._store(self._loop())
@@ -99,9 +104,8 @@ class _Product(Writer):
         part = self.target.block(b, 1)
         self.low = b.mul(part, given["part"])
         self.high = self._least(b.add(self.low, given["part"]), given["sum"])
-        names, tensors = ("first", "second"), 2 + len(form.ending.arrays)
-        kind = CHUNKS[form.fragment.element]
-        self.bases = [self.base(name, at, tensors, kind) for at, name in enumerate(names)]
+        tensors, kind = 2 + len(form.ending.arrays), CHUNKS[form.fragment.element]
+        self.bases = [self.base(name, at, tensors, kind) for at, name in enumerate(OPERANDS)]
         parts = None
         if form.partial:
             number = b.add(b.mul(part, given["batches"]), self.batch)
@@ -137,10 +141,68 @@ class _Product(Writer):
                 where.append(one)
         return found
 
-    def _copy_tiles(self, stage: ir.Value, begin: ir.Value) -> None:
+    def _split(self, index: ir.Value, extents: tuple[int, ...]) -> Values:
+        """Return the values of letters at an index, the innermost first."""
+        b, found = self.b, list[ir.Value]()
+        for extent in reversed(extents):
+            found.append(b.urem(index, I32(extent)))
+            index = b.udiv(index, I32(extent))
+        return [*found, index]
+
+    def _find_boxes(self, at: int) -> list[tuple[int, Values]]:
+        """Return the pieces of an operand's tile: their bytes from its begin, and C's letters."""
+        form, own = self.form, self.form.operands[at]
+        assert own.box
+        apart = form.pitch(at) // form.fragment.element
+        return [
+            (
+                piece * form.depth * form.pitch(at),
+                self._split(
+                    self.b.add(self.begin[at], I32(0 if own.along_sum else piece * apart)),
+                    own.box.free,
+                ),
+            )
+            for piece in range(form.pieces(at))
+        ]
+
+    def _barrier(self, stage: ir.Value, *, free: bool) -> ir.Value:
+        """Return the address of a stage's barrier: until it is full, or free again."""
+        form = self.form
+        begin = form.stages * (form.stage_bytes + free * BARRIER_BYTES)
+        own = self.b.mul(stage, I32(BARRIER_BYTES))
+        return self.b.add(self.b.add(self.warp.memory, I32(begin)), own)
+
+    def _fetch_boxes(self, stage: ir.Value, parity: ir.Value, begin: ir.Value) -> None:
+        """Let the first thread fetch what bulk copies bring of a stage, if there is a tile."""
+        b, form, copies = self.b, self.form, list[Copy]()
+        size = form.fragment.element
+        for at, pieces in self.boxes.items():
+            own, name = form.operands[at], OPERANDS[at]
+            assert own.box
+            base = b.add(b.mul(stage, I32(form.stage_bytes)), self.warp.memory)
+            steps = self._split(begin, own.box.sums)
+            batches = [] if own.box.batches is None else self._split(self.batch, own.box.batches)
+            for to, free in pieces:
+                sides = (steps, free) if own.along_sum else (free, steps)
+                place = b.add(base, I32(at * form.tile_bytes(0) + to))
+                given = self.given[name], self.given[f"{name}{MAP_NAME}"]
+                copies.append(Copy(place, *given, [*sides[0], *sides[1], *batches], size))
+        first = b.icmp_unsigned("==", self.thread, I32(0))
+        wanted = b.zext(b.and_(first, b.icmp_unsigned("<", begin, self.high)), I32)
+        free, full = self._barrier(stage, free=True), self._barrier(stage, free=False)
+        total = sum(form.tile(at)[0] * form.tile(at)[1] * size for at in self.boxes)
+        warps = form.threads // WARP
+        self.target.fetch(b, Fetch(wanted, free, parity, warps, full, total, copies))
+
+    def _copy_tiles(self, stage: ir.Value, parity: ir.Value, begin: ir.Value) -> None:
         """Copy both operands' tiles from a step of the sum on to a stage in shared memory."""
+        if self.boxes:
+            self._fetch_boxes(stage, parity, begin)
+        if not self.chunks:
+            return
         b, form, size = self.b, self.form, self.form.fragment.element
-        for at, (chunks, own) in enumerate(zip(self.chunks, form.operands, strict=True)):
+        for at, chunks in self.chunks.items():
+            own = form.operands[at]
             base = b.add(b.mul(stage, I32(form.stage_bytes)), I32(at * form.tile_bytes(0)))
             side = ("first_sum", "second_sum")[at]
             for to, inside, place, depth in zip(*chunks, strict=True):
@@ -155,28 +217,43 @@ class _Product(Writer):
         self.target.close_copies(b)
 
     def _loop(self) -> Values:
-        """Write the loop over the sum: copies run ahead of what is multiplied."""
+        """Write the loop over the sum: copies run ahead of what is multiplied.
+
+        Stages take turns, and bits say of what is read, written and given back which turn it is.
+        """
         b, form, target = self.b, self.form, self.target
         ahead = form.ahead
+        if self.boxes:
+            barriers = {
+                self._barrier(I32(stage), free=free): form.threads // WARP if free else 1
+                for free in (False, True)
+                for stage in range(form.stages)
+            }
+            first = b.zext(b.icmp_unsigned("==", self.thread, I32(0)), I32)
+            target.open_barriers(b, first, barriers)
         for stage in range(ahead):
-            self._copy_tiles(I32(stage), b.add(self.low, I32(stage * form.depth)))
+            self._copy_tiles(I32(stage), I32(1), b.add(self.low, I32(stage * form.depth)))
         before = b.block
         loop, done = (self.kernel.append_basic_block(name) for name in ("loop", "done"))
         zero = self.warp.zero
         count = form.side[0] * form.side[1] * form.fragment.sums
         b.cbranch(b.icmp_unsigned("<", self.low, self.high), loop, done)
         b.position_at_end(loop)
-        step, read, write = (b.phi(I32) for _ in range(3))
+        step, read, write, turn, other = (b.phi(I32) for _ in range(5))
         sums = [b.phi(zero.type) for _ in range(count)]
-        if ahead:
+        stage, added = b.mul(read, I32(form.stage_bytes)), list[ir.Value](sums)
+        if ahead and self.chunks:
             target.await_copies(b, ahead - 1)
             if form.grouped:
                 target.show_copies(b)
             target.barrier(b)
-        stage, added = b.mul(read, I32(form.stage_bytes)), list[ir.Value](sums)
+        if self.boxes:
+            target.await_fetch(b, self._barrier(read, free=False), turn, stage)
         if form.grouped:
             added = self.warp.multiply(stage, added)
-        self._copy_tiles(write, b.add(step, I32(ahead * form.depth)))
+        if self.boxes:
+            self._release(read, step)
+        self._copy_tiles(write, other, b.add(step, I32(ahead * form.depth)))
         if not ahead:
             target.await_copies(b, 0)
             target.barrier(b)
@@ -185,24 +262,37 @@ class _Product(Writer):
         if not ahead:
             target.barrier(b)
         following = b.add(step, I32(form.depth))
-        turns = [self._next_stage(one) for one in (read, write)]
+        pairs = self._next_stage(read, turn), self._next_stage(write, other)
         last = b.block
         b.cbranch(b.icmp_unsigned("<", following, self.high), loop, done)
         b.position_at_end(done)
         found = [b.phi(zero.type) for _ in range(count)]
-        begins = [self.low, I32(0), I32(ahead), *[zero] * 2 * count]
-        nexts = [following, *turns, *added, *added]
-        for phi, begin, one in zip([step, read, write, *sums, *found], begins, nexts, strict=True):
+        begins = [self.low, I32(0), I32(ahead), I32(0), I32(1), *[zero] * 2 * count]
+        nexts = [following, *(one for two in zip(*pairs, strict=True) for one in two)]
+        nexts += [*added, *added]
+        phis = [step, read, write, turn, other, *sums, *found]
+        for phi, begin, one in zip(phis, begins, nexts, strict=True):
             phi.add_incoming(begin, before)
             phi.add_incoming(one, last)
-        target.await_copies(b, 0)
+        if self.chunks:
+            target.await_copies(b, 0)
         return self.warp.finish(found)
 
-    def _next_stage(self, stage: ir.Value) -> ir.Value:
-        """Return the stage after another one, the first after the last."""
+    def _release(self, read: ir.Value, step: ir.Value) -> None:
+        """Give back the stage before the one that is read, whose products are done."""
+        b, form = self.b, self.form
+        began = b.icmp_unsigned("==", read, I32(0))
+        before = b.select(began, I32(form.stages - 1), b.sub(read, I32(1)))
+        lane = b.icmp_unsigned("==", b.and_(self.thread, I32(WARP - 1)), I32(0))
+        wanted = b.and_(lane, b.icmp_unsigned("!=", step, self.low))
+        self.target.release(b, b.zext(wanted, I32), self._barrier(before, free=True))
+
+    def _next_stage(self, stage: ir.Value, turn: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Return the stage after another one, the first after the last; and the bit of its turn."""
         following = self.b.add(stage, I32(1))
         over = self.b.icmp_unsigned("==", following, I32(self.form.stages))
-        return self.b.select(over, I32(0), following)
+        turned = self.b.xor(turn, self.b.zext(over, I32))
+        return self.b.select(over, I32(0), following), turned
 
     def _store(self, sums: Values) -> None:
         """Store what becomes of this lane's sums, as far as they lie within C."""

@@ -6,25 +6,32 @@ Copies are done at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from llvmlite import ir
 
-from tilesolve.kernels.gpu.forms import Arithmetic
+from tilesolve.kernels.gpu.forms import DIMENSIONS, Arithmetic
 from tilesolve.kernels.gpu.targets import (
+    CHUNKS,
     F16,
     F32,
     F64,
+    GLOBAL,
+    I1,
     I8,
     I16,
     I32,
     I64,
     SHARED,
+    Fetch,
     Nvptx,
     Values,
     Wgmma,
 )
+
+SPOILED = 0x7F7F7F7F
+"""What stands in for tiles that never come: no number, or large ones."""
 
 
 class Spirv(Nvptx):
@@ -196,6 +203,96 @@ class Spirv(Nvptx):
     def show_copies(self, b: ir.IRBuilder) -> None:
         """Do nothing: copies have been done."""
 
+    map_kind: ir.Type = GLOBAL
+
+    def mark_maps(self, kernel: ir.Function, numbers: Sequence[int]) -> None:
+        """Do nothing: tensor maps are arrays of 64-bit numbers here, see `TensorMap.table`."""
+
+    def _word(self, b: ir.IRBuilder, barrier: ir.Value, number: int) -> ir.Value:
+        """Return where a barrier counts: arrivals so far, or bytes that are still to come."""
+        return b.gep(self.memory, [b.add(barrier, I32(4 * number))], source_etype=I8)
+
+    def _has_passed(
+        self, b: ir.IRBuilder, barrier: ir.Value, parity: ir.Value, count: int
+    ) -> ir.Value:
+        """Wait for all threads; return whether a barrier of so many arrivals lets one pass."""
+        self.barrier(b)
+        arrived, missing = (
+            b.load(self._word(b, barrier, number), align=4, typ=I32) for number in range(2)
+        )
+        phase = b.and_(b.udiv(arrived, I32(count)), I32(1))
+        complete = b.icmp_unsigned("==", missing, I32(0))
+        return b.and_(complete, b.icmp_unsigned("!=", phase, parity))
+
+    def open_barriers(
+        self, b: ir.IRBuilder, first: ir.Value, barriers: Mapping[ir.Value, int]
+    ) -> None:
+        """Set barriers, by the first thread."""
+        with b.if_then(b.icmp_unsigned("!=", first, I32(0))):
+            for one in barriers:
+                for number in range(2):
+                    b.store(I32(0), self._word(b, one, number), align=4)
+        self.barrier(b)
+
+    def fetch(self, b: ir.IRBuilder, one: Fetch) -> None:
+        """Copy boxes at once; never where the GPU would wait for ever."""
+        passed = self._has_passed(b, one.free, one.parity, one.warps)
+        with b.if_then(b.and_(passed, b.icmp_unsigned("!=", one.wanted, I32(0)))):
+            arrivals, missing = (self._word(b, one.full, number) for number in range(2))
+            b.store(b.add(b.load(arrivals, align=4, typ=I32), I32(1)), arrivals, align=4)
+            b.store(I32(one.size), missing, align=4)
+            for copy in one.copies:
+                name = f"copy_box{copy.element}"
+                begin = [*copy.place, *[I32(0)] * (DIMENSIONS - len(copy.place))]
+                given = [self.memory, copy.to, copy.source, copy.table, missing, *begin]
+                kinds = [value.type for value in given]
+                if (own := self._own(name, kinds, ir.VoidType())) is not None:
+                    self._write_copy(own, copy.element)
+                b.call(self.known[name], given, cconv="spir_func")
+
+    def _write_copy(self, own: ir.Function, element: int) -> None:
+        """Write the body of a copy: element by element, zeros outside, chunks exchanged."""
+        b, size = ir.IRBuilder(own.append_basic_block()), I64(element)
+        pool, to, source, table, missing, *begin = own.args
+        words = [
+            b.load(b.gep(table, [I32(at)], source_etype=I64), align=8, typ=I64)
+            for at in range(2 + 3 * DIMENSIONS)
+        ]
+        swizzle, count = b.trunc(words[0], I32), b.trunc(words[1], I32)
+        with _counting(b, count) as number:
+            rest, place, inside = b.zext(number, I64), I64(0), I1(1)
+            for at, first in enumerate(begin):
+                extent, stride, box = words[2 + at :: DIMENSIONS]
+                along = b.add(b.sext(first, I64), b.urem(rest, box))
+                rest = b.udiv(rest, box)
+                inside = b.and_(inside, b.icmp_unsigned("<", along, extent))
+                place = b.add(place, b.mul(along, stride))
+            kind = CHUNKS[element]
+            place = b.gep(source, [b.select(inside, place, I64(0))], source_etype=I8)
+            found = b.load(place, align=element, typ=kind)
+            found = b.select(inside, found, ir.Constant(kind, None))
+            linear = b.add(to, b.mul(number, I32(element)))
+            chunks = b.sub(b.udiv(swizzle, I32(16)), I32(1))
+            turned = b.shl(b.and_(b.lshr(linear, I32(7)), chunks), I32(4))
+            b.store(found, b.gep(pool, [b.xor(linear, turned)], source_etype=I8), align=element)
+        left = b.load(missing, align=4, typ=I32)
+        b.store(b.sub(left, b.trunc(b.mul(words[1], size), I32)), missing, align=4)
+        b.ret_void()
+
+    def await_fetch(
+        self, b: ir.IRBuilder, full: ir.Value, parity: ir.Value, stage: ir.Value
+    ) -> None:
+        """Wait for a stage's copies; spoil it where the GPU would wait for ever."""
+        with b.if_then(b.not_(self._has_passed(b, full, parity, 1))):
+            b.store(I32(SPOILED), b.gep(self.memory, [stage], source_etype=I8), align=4)
+
+    def release(self, b: ir.IRBuilder, wanted: ir.Value, free: ir.Value) -> None:
+        """Arrive at a barrier."""
+        with b.if_then(b.icmp_unsigned("!=", wanted, I32(0))):
+            place = self._word(b, free, 0)
+            typed = b.bitcast(place, ir.PointerType(I32, 3))
+            b.atomic_rmw("add", typed, I32(1), "monotonic")
+
     def open_groups(self, b: ir.IRBuilder) -> None:
         """Begin a step's products."""
         self.issued: list[tuple[Wgmma, ir.Value, ir.Value]] = []
@@ -314,7 +411,7 @@ class Spirv(Nvptx):
 
 
 @contextmanager
-def _counting(b: ir.IRBuilder, count: int) -> Iterator[ir.Value]:
+def _counting(b: ir.IRBuilder, count: int | ir.Value) -> Iterator[ir.Value]:
     """Write a loop over numbers from 0 on."""
     before, loop = b.block, b.append_basic_block("loop")
     b.branch(loop)
@@ -325,5 +422,6 @@ def _counting(b: ir.IRBuilder, count: int) -> Iterator[ir.Value]:
     number.add_incoming(I32(0), before)
     number.add_incoming(following, b.block)
     done = b.append_basic_block("done")
-    b.cbranch(b.icmp_unsigned("<", following, I32(count)), loop, done)
+    most = I32(count) if isinstance(count, int) else count
+    b.cbranch(b.icmp_unsigned("<", following, most), loop, done)
     b.position_at_end(done)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from llvmlite import ir
@@ -12,6 +12,8 @@ from tilesolve.kernels.gpu.forms import SWIZZLE_BYTES, Arithmetic, Fragment
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 GLOBAL, SHARED = ir.PointerType(addrspace=1), ir.PointerType(addrspace=3)
+MAP = ir.ArrayType(I8, 128).as_pointer()
+"""A tensor map among a kernel's parameters."""
 
 CHUNKS = {1: I8, 2: I16, 4: I32, 8: ir.VectorType(I32, 2), 16: ir.VectorType(I32, 4)}
 """What is copied at once, by its bytes."""
@@ -61,6 +63,35 @@ class Wgmma(NamedTuple):
     kind: Arithmetic
     fragment: Fragment
     turned: tuple[bool, bool]
+
+
+class Copy(NamedTuple):
+    """A bulk copy: where to in shared memory, an array and its tensor map, and the box's begin.
+
+    The innermost coordinate is the first. An element has so many bytes.
+    """
+
+    to: ir.Value
+    source: ir.Value
+    table: ir.Value
+    place: Values
+    element: int
+
+
+class Fetch(NamedTuple):
+    """Bulk copies of a stage, by the thread and if there is a tile: `wanted`.
+
+    They begin when the barrier `free` has passed the phase of a parity: so many warps do not read
+    the stage any more. The barrier `full` is told how many bytes come.
+    """
+
+    wanted: ir.Value
+    free: ir.Value
+    parity: ir.Value
+    warps: int
+    full: ir.Value
+    size: int
+    copies: list[Copy]
 
 
 class Nvptx:
@@ -215,6 +246,77 @@ class Nvptx:
     def show_copies(self, b: ir.IRBuilder) -> None:
         """Let `wgmma` see what this thread copied."""
         self._write(b, "fence.proxy.async.shared::cta")
+
+    map_kind: ir.Type = MAP
+
+    def mark_maps(self, kernel: ir.Function, numbers: Sequence[int]) -> None:
+        """Say which parameters are tensor maps, which stay where they are for all blocks."""
+        for at in numbers:
+            kernel.args[at].add_attribute("byval")
+            kernel.args[at].attributes.align = 128
+        known = self.module.add_metadata([I32(at + 1) for at in numbers])
+        self.module.add_named_metadata("nvvm.annotations", [kernel, "grid_constant", known])
+
+    def _assemble(self, b: ir.IRBuilder, text: str, *given: ir.Value) -> None:
+        """Write instructions of PTX that take 32-bit numbers or addresses."""
+        letters = ["r" if one.type == I32 else "l" for one in given]
+        kind = ir.FunctionType(ir.VoidType(), [one.type for one in given])
+        b.asm(kind, text, ",".join([*letters, "~{memory}"]), given, side_effect=True)
+
+    def open_barriers(
+        self, b: ir.IRBuilder, first: ir.Value, barriers: Mapping[ir.Value, int]
+    ) -> None:
+        """Set barriers, each of so many arrivals, by the first thread; all others see them so."""
+        inits = [
+            f"@p mbarrier.init.shared::cta.b64 [${at}], {count};"
+            for at, count in enumerate(barriers.values(), 1)
+        ]
+        fences = "fence.mbarrier_init.release.cluster;", "fence.proxy.async.shared::cta; }"
+        lines = ["{ .reg .pred p;", "setp.ne.u32 p, $0, 0;", *inits, *fences]
+        self._assemble(b, "\n".join(lines), first, *barriers)
+        self.barrier(b)
+
+    def fetch(self, b: ir.IRBuilder, one: Fetch) -> None:
+        """Begin bulk copies of a stage, once it is free."""
+        values = [one.wanted, one.free, one.parity, one.full, I32(one.size)]
+        lines = [
+            "{ .reg .pred p, q;",
+            "setp.eq.u32 p, $0, 0;",
+            "@p bra DONE;",
+            "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 q, [$1], $2;",
+            "@!q bra AGAIN;",
+            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$3], $4;",
+        ]
+        for copy in one.copies:
+            at = len(values)
+            values += [copy.to, copy.table, *copy.place]
+            begin = ", ".join(f"${at + 2 + axis}" for axis in range(len(copy.place)))
+            lines.append(
+                f"cp.async.bulk.tensor.{len(copy.place)}d.shared::cluster.global.tile"
+                f".mbarrier::complete_tx::bytes [${at}], [${at + 1}, {{{begin}}}], [$3];"
+            )
+        self._assemble(b, "\n".join([*lines, "DONE: }"]), *values)
+
+    def await_fetch(
+        self, b: ir.IRBuilder, full: ir.Value, parity: ir.Value, stage: ir.Value
+    ) -> None:
+        """Wait until a stage's bulk copies have arrived: a barrier passed the phase of a parity."""
+        del stage
+        lines = (
+            "{ .reg .pred q;",
+            "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 q, [$0], $1;",
+            "@!q bra AGAIN; }",
+        )
+        self._assemble(b, "\n".join(lines), full, parity)
+
+    def release(self, b: ir.IRBuilder, wanted: ir.Value, free: ir.Value) -> None:
+        """Arrive at a barrier, by the lanes that are wanted: a stage is not read any more."""
+        lines = (
+            "{ .reg .pred p;",
+            "setp.ne.u32 p, $0, 0;",
+            "@p mbarrier.arrive.shared::cta.b64 _, [$1]; }",
+        )
+        self._assemble(b, "\n".join(lines), wanted, free)
 
     def open_groups(self, b: ir.IRBuilder) -> None:
         """Begin products of groups, whose sums have been set."""

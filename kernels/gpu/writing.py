@@ -16,6 +16,9 @@ from tilesolve.kernels.ir.term_values import TermValues
 TYPES = {"float16": F16, "bfloat16": I16, "float32": F32, "float64": F64, "int32": I32}
 """What elements of C, and sums, are in memory."""
 
+MAP_NAME = "_map"
+"""What names of tensor maps end with, behind the array's name."""
+
 
 class Writer:
     """Writes a kernel that takes addresses of arrays, then 32-bit numbers.
@@ -32,8 +35,12 @@ class Writer:
         arrays: Sequence[str],
         numbers: Sequence[str],
     ) -> None:
-        kinds = [GLOBAL] * len(arrays) + [I32] * len(numbers)
+        maps = [at for at, one in enumerate(arrays) if one.endswith(MAP_NAME)]
+        kinds = [target.map_kind if at in maps else GLOBAL for at in range(len(arrays))]
+        kinds += [I32] * len(numbers)
         self.target, self.kernel = target, target.kernel(name, kinds, threads)
+        if maps:
+            target.mark_maps(self.kernel, maps)
         self.b = ir.IRBuilder(self.kernel.append_basic_block("begin"))
         self.given = dict(zip((*arrays, *numbers), self.kernel.args, strict=True))
         self.thread, self.batch = target.thread(self.b), target.block(self.b, 2)

@@ -101,3 +101,27 @@ def test_what_is_launched_computes_the_results(card, plan):
     wanted = out + one @ other
     assert found(one, other, out) is out
     assert np.allclose(out, wanted)
+
+
+@needs_runtime
+def test_tensor_maps_are_encoded_of_where_arrays_are(card):
+    """By the driver's function, at multiples of 128 bytes; the kernel takes each by its value."""
+    rng = np.random.default_rng(0)
+    one, other = (rng.random(shape).astype("float16") for shape in ((3, 96, 200), (3, 200, 72)))
+    found = tilesolve.plan("bik,bkj->bij", [one, other], "h100")
+    launches = found.solution.launches
+    card.plays, card.maps = launches.kernels, launches.maps
+    result = found(one, other)
+    wanted = one.astype("float64") @ other.astype("float64")
+    assert np.allclose(result, wanted, rtol=2e-3)
+    names = launches.kernels[0].arguments
+    given = dict(zip(names, card.launched[0].given, strict=True))
+    assert len(launches.maps) == len(card.encoded) == 2
+    for name, own in launches.maps:
+        element, address, extents, strides, box, steps, how = given[name]
+        assert element == 1  # two bytes
+        assert address == given[name.removesuffix("_map")]
+        assert (extents, strides, box) == (own.extents, own.strides[1:], own.box)
+        assert steps == (1,) * len(box)
+        assert how == (0, {32: 1, 64: 2, 128: 3}[own.swizzle], 2, 0)
+        assert all(one % 16 == 0 for one in strides)

@@ -5,7 +5,9 @@ Written from the documentation of `cuda-core` 1.2; it has not been run on a card
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,24 @@ from numpy.typing import NDArray
 
 from tilesolve.contractions.errors import DeviceError
 from tilesolve.gpu.launches import Launch
+from tilesolve.gpu.tensor_maps import TensorMap
 from tilesolve.kernels.gpu.assembling import assemble, make_code
 from tilesolve.machine.device import Device, list_devices
+
+MAP_BYTES = 128
+"""Bytes of a tensor map, which begins at a multiple of them."""
+
+_SWIZZLES = {32: 1, 64: 2, 128: 3}
+"""The driver's numbers of swizzles, by bytes of a line."""
+
+_ELEMENTS = {1: 0, 2: 1, 4: 2}
+"""Its numbers of elements of so many bytes, which are copied as they are."""
+
+_L2_LINES = 2
+"""Its number for lines of 128 bytes that L2 fetches."""
+
+_ENCODER = b"cuTensorMapEncodeTiled", 12000
+"""Its function that encodes tensor maps, and the version of CUDA that has it."""
 
 
 class Card:
@@ -95,12 +113,38 @@ class Card:
         self.ask(self.driver.cuMemcpyDtoH(whole.ctypes.data, address, whole.nbytes))
         array[...] = whole
 
+    @cached_property
+    def _encoder(self) -> Callable[..., int]:
+        """The driver's function: its own wrapper in Python may misalign what it fills."""
+        usual = self.driver.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_DEFAULT
+        place = self.ask(self.driver.cuGetProcAddress(*_ENCODER, usual))
+        number, pointer = ctypes.c_uint32, ctypes.c_void_p
+        kinds = [pointer, number, number, *[pointer] * 5, *[number] * 4]
+        return ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(int(place))
+
+    def encode(self, one: TensorMap, address: int) -> NDArray[np.uint8]:
+        """Return a tensor map of the tensor at an address, as the driver encodes it."""
+        whole = np.zeros(2 * MAP_BYTES, np.uint8)
+        found = whole[-whole.ctypes.data % MAP_BYTES :][:MAP_BYTES]
+        extents, strides = np.array(one.extents, np.uint64), np.array(one.strides[1:], np.uint64)
+        box, steps = np.array(one.box, np.uint32), np.ones(len(one.box), np.uint32)
+        sides = (array.ctypes.data for array in (extents, strides, box, steps))
+        kind, swizzle = _ELEMENTS[one.element], _SWIZZLES[one.swizzle]
+        how = 0, swizzle, _L2_LINES, 0
+        self.ask((self._encoder(found.ctypes.data, kind, len(box), address, *sides, *how),))
+        return found
+
     def start(self, kernel: Any, one: Launch, given: Sequence[Any], stream: Any) -> None:
-        """Start a kernel with arguments: addresses are ``numpy.uint64``, numbers ``uint32``."""
-        config = self.core.LaunchConfig(
-            grid=one.grid, block=(one.threads, 1, 1), shmem_size=one.shared
-        )
-        self.core.launch(stream, config, kernel, *given)
+        """Start a kernel with arguments.
+
+        Addresses are ``numpy.uint64``, numbers ``uint32``, tensor maps arrays of bytes.
+        """
+        values = [np.asarray(value) for value in given]
+        places = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
+        sides = *one.grid, one.threads, 1, 1, one.shared
+        handles = int(kernel.handle), int(stream.handle)
+        listed = ctypes.addressof(places)
+        self.ask(self.driver.cuLaunchKernel(handles[0], *sides, handles[1], listed, 0))
 
     def time(self, work: Callable[[], object], rounds: int) -> float:
         """Return the seconds of each of so many rounds of work, on the default stream."""

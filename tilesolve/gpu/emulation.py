@@ -78,7 +78,9 @@ def _write(folder: Path, number: int, job: Job, codes: dict[object, str]) -> dic
     scratch = {
         name: np.full(size, EMULATED_POISON, np.uint8) for name, size in job.launches.scratch
     }
-    given: dict[str, NDArray[Any]] = {"tables": job.launches.tables, **scratch, **job.arrays}
+    maps = {name: one.table for name, one in job.launches.maps}
+    given: dict[str, NDArray[Any]] = {"tables": job.launches.tables, **maps, **scratch}
+    given |= job.arrays
     # The other process knows bytes alone, no dtypes of other libraries.
     arrays = {
         name: np.frombuffer(one.tobytes(), np.uint8) for name, one in given.items() if one.size

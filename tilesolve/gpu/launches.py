@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesolve.gpu.product import Product, is_linear
+from tilesolve.gpu.tensor_maps import TensorMap, find_box
 from tilesolve.gpu.tilings import Tiling
 from tilesolve.kernels.gpu.assembling import Kernel
 from tilesolve.kernels.gpu.parts import ADDITION, THREADS, addition_arguments
-from tilesolve.kernels.gpu.product import KERNEL, product_arguments
+from tilesolve.kernels.gpu.product import KERNEL, OPERANDS, product_arguments
+from tilesolve.kernels.gpu.writing import MAP_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +38,15 @@ class Launches:
 
     Tables say where batches begin, and where elements are that are not equally far apart. Scratch
     are names and bytes of arrays that kernels write for later ones. Exact kernels run on cards of
-    the compute capability that they are made for, and on no later ones.
+    the compute capability that they are made for, and on no later ones. Tensor maps are kernels'
+    arguments, too, each by its name, of the array that is called so but for the ending.
     """
 
     kernels: tuple[Launch, ...]
     tables: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     scratch: tuple[tuple[str, int], ...] = ()
     exact: bool = False
+    maps: tuple[tuple[str, TensorMap], ...] = ()
 
 
 def list_launches(product: Product, tiling: Tiling) -> Launches:
@@ -83,4 +87,6 @@ def list_launches(product: Product, tiling: Tiling) -> Launches:
         size = tiling.parts * batches * rows * columns * form.fragment.summed
         scratch = (("parts", size),)
     table = np.concatenate(tables).astype(np.int32)
-    return Launches(tuple(kernels), table, scratch, exact=form.grouped)
+    boxes = ((f"{OPERANDS[at]}{MAP_NAME}", find_box(product, form, at)) for at in form.boxed)
+    maps = tuple((name, found[1]) for name, found in boxes if found)
+    return Launches(tuple(kernels), table, scratch, form.grouped, maps)

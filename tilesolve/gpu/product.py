@@ -119,12 +119,31 @@ class Product:
         """The names of C and of the epilogue's operands, see `Ending`."""
         return ("output", *(f"operand{at}" for at in range(len(self.epilogue.operands))))
 
+    def fuse(self, letters: Sequence[str], tensor: int) -> list[tuple[int, int]]:
+        """Return extents of letters and how far apart a tensor's elements are along each.
+
+        Letters that follow each other in memory are one, those of one value are none.
+        """
+        found: list[tuple[int, int]] = []
+        for letter in letters:
+            extent, step = self.problem.sizes[letter], self._step(letter, tensor)
+            if found and found[-1][1] == extent * step:
+                found[-1] = found[-1][0] * extent, step
+            elif extent > 1:
+                found.append((extent, step))
+        return found
+
+    def _step(self, letter: str, tensor: int) -> int:
+        """Return how far apart a tensor's elements are along a letter, 0 if it has none."""
+        own = self._tensors[tensor]
+        beyond = own[own.index(letter) + 1 :] if letter in own else ()
+        return prod(self.problem.sizes[i] for i in beyond) if letter in own else 0
+
     def _places(self, letters: Sequence[str], tensor: int) -> Places:
         """Return where elements of a tensor are along some letters, all others at their begin."""
-        found, own = np.zeros(1, np.int64), self._tensors[tensor]
+        found = np.zeros(1, np.int64)
         for letter in letters:
-            beyond = own[own.index(letter) + 1 :] if letter in own else ()
-            step = prod(self.problem.sizes[i] for i in beyond) if letter in own else 0
+            step = self._step(letter, tensor)
             found = (found[:, None] + np.arange(self.problem.sizes[letter]) * step).ravel()
         return found
 

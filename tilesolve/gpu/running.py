@@ -18,6 +18,7 @@ from tilesolve.contractions.arrays import HOST_DEVICES, read_array
 from tilesolve.contractions.errors import DeviceError, PlanError
 from tilesolve.gpu.card import Card
 from tilesolve.gpu.launches import Launches
+from tilesolve.kernels.gpu.writing import MAP_NAME
 from tilesolve.machine.device import Device
 
 Numbers = Mapping[str, NDArray[Any]]
@@ -131,9 +132,17 @@ class DeviceRunner:
                 held.callback(one.close, stream)
             buffers |= self.tables
             known = {**addresses, **{name: int(one.handle) for name, one in buffers.items()}}
+            maps = {
+                name: self.card.encode(one, known[name.removesuffix(MAP_NAME)])
+                for name, one in self.launches.maps
+            }
             for launch, kernel in zip(self.launches.kernels, self.kernels, strict=True):
                 given = [
-                    np.uint64(known[value]) if isinstance(value, str) else np.uint32(value)
+                    np.uint32(value)
+                    if isinstance(value, int)
+                    else maps[value]
+                    if value in maps
+                    else np.uint64(known[value])
                     for value in launch.arguments
                 ]
                 self.card.start(kernel, launch, given, stream)

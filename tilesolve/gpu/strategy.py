@@ -16,6 +16,7 @@ from tilesolve.gpu.launches import Launches, list_launches
 from tilesolve.gpu.occupancy import Occupancy, find_occupancy
 from tilesolve.gpu.product import Product
 from tilesolve.gpu.program import Relaxed, relax
+from tilesolve.gpu.tensor_maps import add_boxes
 from tilesolve.gpu.tilings import Tiling, estimate_registers, occupy, price_tiling, score_tilings
 from tilesolve.kernels.gpu.assembling import assemble
 from tilesolve.kernels.gpu.forms import FRAGMENTS, GROUPED, Arithmetic, Form, name_engine
@@ -232,7 +233,7 @@ def make_tiling(
     operands = product.operand(0), product.operand(1)
     ending = product.ending(arithmetic)
     form = Form(ending, *block, warps, stages, *operands, parts > 1, grouped)
-    return Tiling(form, parts, group)
+    return Tiling(add_boxes(product, form), parts, group)
 
 
 def _thesis_tiling(product: Product, arithmetic: Arithmetic) -> Tiling:
@@ -256,14 +257,17 @@ def list_tilings(
     for down, across in combinations(*near):
         for warps in _divide(down, across, grouped=grouped):
             stages_of = _stages(device, grouped=grouped)
-            for depth, stages in combinations(_depths(arithmetic), stages_of):
-                form = replace(
-                    base, rows=down, columns=across, depth=depth, warps=warps, stages=stages
-                )
+            deep = (
+                replace(base, rows=down, columns=across, depth=depth, warps=warps)
+                for depth in _depths(arithmetic)
+            )
+            boxed = [add_boxes(product, one) for one in deep]
+            for own, stages in combinations(boxed, stages_of):
+                form = replace(own, stages=stages)
                 if not occupy(device, form).blocks:
                     continue
                 for parts in limits.PARTS:
-                    if parts == 1 or steps >= parts * max(limits.LEAST_PART, depth):
+                    if parts == 1 or steps >= parts * max(limits.LEAST_PART, form.depth):
                         whole = replace(form, partial=parts > 1)
                         yield Tiling(whole, parts)
 

@@ -104,6 +104,7 @@ def estimate_registers(form: Form) -> int:
     chunks = sum(
         ceil(side * form.depth / own.width / form.threads)
         for side, own in ((form.rows, form.first), (form.columns, form.second))
+        if not own.box
     )
     held = down * across * sums + down * first + across * second
     ahead = 0 if form.fragment.instructions else limits.FMA_REGISTERS
