@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import gcd
+from math import ceil, gcd, prod
 from typing import Literal
 
 from tilesolve.contractions.epilogue_terms import SUM
@@ -290,6 +290,15 @@ class Form:
     def pieces(self, at: int) -> int:
         """Return how many boxes a tile is fetched in, each of lines of one pitch."""
         return self.tile(at)[1] * self.fragment.element // self.pitch(at)
+
+    @property
+    def chunks(self) -> tuple[int, int]:
+        """Chunks of each operand's tile that a thread copies, none of what bulk copies fetch."""
+        first, second = (
+            0 if own.box else ceil(prod(self.tile(at)) / own.width / self.threads)
+            for at, own in enumerate(self.operands)
+        )
+        return first, second
 
     @property
     def bulk_copies(self) -> int:

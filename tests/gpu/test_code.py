@@ -103,6 +103,7 @@ def test_ptx_has_the_instructions_of_groups(arithmetic):
     assert ".target sm_90a" in text
     # Products see copies, sums are read after products, and the swizzle needs where it begins.
     assert text.index("fence.proxy.async") < text.index("wgmma.fence") < text.index(name)
+    assert len(re.findall(r"cp\.async\.bulk\.tensor\.\dd\.", text)) == form.bulk_copies
     assert text.rindex("wgmma.wait_group.sync.aligned 0") > text.rindex(name)
     assert re.search(r"\.shared \.align 1024 .*pool", text)
 
@@ -122,6 +123,8 @@ def test_drawn_kernels_of_groups_do_not_spill(arithmetic, chain):
     assert not made.serialized
     counted = count_instructions(made.cubin, rf"{GROUP_NAMES[arithmetic]}[.\w]*")
     assert counted in (None, form.instructions(90))
+    assert form.boxed
+    assert count_instructions(made.cubin, r"UTMALDG[.\w]*") in (None, form.bulk_copies)
 
 
 @needs_assembler
@@ -149,6 +152,8 @@ def test_plans_have_the_registers_that_the_assembler_counts(name, dtype):
         names = GROUP_NAMES if form.grouped else NAMES
         counted = count_instructions(made.cubin, rf"{names[dtype]}[.\w]*")
         assert counted in (None, form.instructions(device.capability))
+        assert count_instructions(made.cubin, r"UTMALDG[.\w]*") in (None, form.bulk_copies)
+        assert bool(form.bulk_copies) == form.grouped
 
 
 @needs_assembler

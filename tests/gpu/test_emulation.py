@@ -1,6 +1,7 @@
 """Kernels as SPIR-V on the CPU: right on drawn problems, with work-groups and barriers."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,6 +77,7 @@ def test_groups_of_warps_multiply_swizzled_tiles():
 @pytest.mark.parametrize("fault", ["swizzle", "stages"])
 def test_wrong_places_and_early_copies_of_groups_show(fault, monkeypatch):
     """Elements where none are looked for, and copies over what is still multiplied."""
+    sizes = {"i": 64, "j": 16, "k": 320}
     if fault == "swizzle":
         place = product_kernels.place_in_tile
 
@@ -83,10 +85,79 @@ def test_wrong_places_and_early_copies_of_groups_show(fault, monkeypatch):
             return b.xor(place(b, form, at, line, along), b.shl(b.and_(line, I32(1)), I32(4)))
 
         monkeypatch.setattr(product_kernels, "place_in_tile", wrong)
+        sizes = {"i": 64, "j": 16, "k": 322}  # no multiple of 8, so that chunks are copied
     else:
         monkeypatch.setattr(Form, "ahead", property(lambda form: form.stages - 1))
     make_code.cache_clear()
-    case = group_case("float16", "ij-ik-jk", {"i": 64, "j": 16, "k": 320}, (64, 16, 32))
+    case = group_case("float16", "ij-ik-jk", sizes, (64, 16, 32))
+    with pytest.raises(AssertionError):
+        check([case])
+    make_code.cache_clear()
+
+
+BOXED = (
+    ("ij-ik-jk", {"i": 70, "j": 24, "k": 200}, (0, 1)),
+    ("ij-ki-kj", {"i": 72, "j": 40, "k": 77}, (0, 1)),
+    ("ij-ik-kj", {"i": 65, "j": 23, "k": 136}, (0,)),
+    ("bij-bik-bkj", {"b": 2, "i": 65, "j": 24, "k": 100}, (1,)),
+    ("abcd-aebf-dfce", {"a": 3, "b": 16, "c": 24, "d": 2, "e": 3, "f": 64}, (0, 1)),
+    ("cabd-caeb-cde", {"a": 5, "b": 64, "c": 2, "d": 17, "e": 40}, (0, 1)),
+)
+"""Layouts whose operands bulk copies fetch, both or one, in tiles of 64 by 16 by 64."""
+
+
+def test_tiles_are_fetched_by_tensor_maps():
+    cases = [group_case("float16", spec, sizes, (64, 16, 64)) for spec, sizes, _ in BOXED[:3]]
+    check(cases)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stages", [3, 5])
+def test_tiles_of_several_letters_are_fetched(stages):
+    cases = [
+        group_case("bfloat16", spec, sizes, (64, 16, 64), stages=stages, seed=seed)
+        for seed, (spec, sizes, _) in enumerate(BOXED)
+    ]
+    for (job, *_), (spec, _, boxed) in zip(cases, BOXED, strict=True):
+        assert job.launches.kernels[0].form.boxed == boxed, spec
+    check(cases)
+
+
+def test_wrong_tensor_maps_show():
+    """A wrong swizzle, box, extent or stride gives wrong numbers."""
+    right = group_case("float16", "ij-ik-jk", {"i": 65, "j": 16, "k": 200}, (64, 16, 64))
+    job, wanted = right[:2]
+    (name, own), *others = job.launches.maps
+    wrong = (
+        replace(own, swizzle=64),
+        replace(own, box=(own.box[0], own.box[1] // 2)),
+        replace(own, extents=(own.extents[0] - 8, own.extents[1])),
+        replace(own, strides=(own.strides[0], own.strides[1] - 16)),
+    )
+    jobs = [
+        replace(job, launches=replace(job.launches, maps=((name, one), *others)))
+        for one in (own, *wrong)
+    ]
+    near = [np.allclose(found, wanted, atol=0.1) for (found,) in emulate(jobs)]
+    assert near == [True] + [False] * len(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["bytes", "parity", "release", "free"])
+def test_barriers_that_would_never_pass_show(fault, monkeypatch):
+    """Bytes that never come, a wrong turn, warps that do not arrive, and too few that must."""
+    changed = {
+        "bytes": lambda one: one._replace(size=one.size + 16),
+        "parity": lambda one: one._replace(parity=I32(0)),
+        "free": lambda one: one._replace(warps=one.warps + 1),
+        "release": lambda one: one,
+    }[fault]
+    make = product_kernels.Fetch
+    monkeypatch.setattr(product_kernels, "Fetch", lambda *given: changed(make(*given)))
+    if fault == "release":
+        monkeypatch.setattr(product_kernels._Product, "_release", lambda *_: None)
+    make_code.cache_clear()
+    case = group_case("float16", "ij-ik-jk", {"i": 64, "j": 16, "k": 520}, (64, 16, 64))
     with pytest.raises(AssertionError):
         check([case])
     make_code.cache_clear()

@@ -66,6 +66,9 @@ FMA_REGISTERS = 28
 CHUNK_REGISTERS = 3
 """Registers of a thread for each chunk that it copies of a tile."""
 
+CHUNK_INSTRUCTIONS, BOX_INSTRUCTIONS = 8.0, 14.0
+"""Instructions of a warp for a chunk that each lane copies, and for a box that one has fetched."""
+
 REACH_RATIO, GROUP_REACH_RATIO = 4.0, 16.0
 """Factors up to which tiles that are priced differ from those of the program: of warps, of groups.
 """

@@ -15,8 +15,8 @@ from tilesolve.kernels.gpu.forms import DIMENSIONS, Box, Form
 BOX_SIDE = 256
 """Elements of a box along a dimension, at most."""
 
-STRIDE_BYTES = 16
-"""What strides of dimensions but the innermost are multiples of."""
+STRIDE_BYTES, MOST_STRIDE = 16, 2**40
+"""What strides of dimensions but the innermost are multiples of, and less than."""
 
 
 @dataclass(frozen=True, slots=True)

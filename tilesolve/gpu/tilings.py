@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,14 +100,9 @@ def estimate_registers(form: Form) -> int:
     """
     down, across = form.side
     first, second, sums = form.fragment.registers
-    chunks = sum(
-        ceil(side * form.depth / own.width / form.threads)
-        for side, own in ((form.rows, form.first), (form.columns, form.second))
-        if not own.box
-    )
     held = down * across * sums + down * first + across * second
     ahead = 0 if form.fragment.instructions else limits.FMA_REGISTERS
-    return held + limits.OTHER_REGISTERS + ahead + limits.CHUNK_REGISTERS * chunks
+    return held + limits.OTHER_REGISTERS + ahead + limits.CHUNK_REGISTERS * sum(form.chunks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,11 +186,19 @@ def estimate(
     compute = compute + rounds * trips * limits.STEP_CYCLES / device.frequency
     fetch_seconds = limits.FETCH_SHARE * device.latency_seconds
     fetched = rounds * trips * fetch_seconds / np.maximum(1, form["ahead"])
+    copies = np.array([_copy_instructions(one.form) for one in tilings])
+    copying = busiest * trips * copies / (limits.QUARTERS * device.frequency)
     waiting = device.launch_seconds * (1 + limits.PART_LAUNCHES * (parts > 1))
     waiting = waiting + rounds * device.latency_seconds
-    return Estimate(
-        traffic.moved, tuple(volumes), tuple(seconds), np.maximum(compute, fetched), waiting, blocks
-    )
+    busy_seconds = np.maximum(np.maximum(compute, fetched), copying)
+    return Estimate(traffic.moved, tuple(volumes), tuple(seconds), busy_seconds, waiting, blocks)
+
+
+def _copy_instructions(form: Form) -> float:
+    """Return the instructions of a block's warps that copies of one stage take."""
+    boxes = sum(map(form.pieces, form.boxed))
+    chunks = sum(form.chunks) * form.threads / WARP
+    return limits.CHUNK_INSTRUCTIONS * chunks + limits.BOX_INSTRUCTIONS * boxes
 
 
 def _boxes(product: Product, *sides: Sequence[Vector]) -> dict[str, Box]:

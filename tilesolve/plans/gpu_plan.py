@@ -24,7 +24,7 @@ from tilesolve.gpu.strategy import (
     price_solution,
     solve_for_device,
 )
-from tilesolve.kernels.gpu.forms import WARP
+from tilesolve.kernels.gpu.forms import WARP, Form
 from tilesolve.machine.device import Device, find_device
 from tilesolve.model.price import Price
 from tilesolve.planning.demand import Demand
@@ -231,6 +231,16 @@ def plan_on_device(
     return GpuPlan(solve_for_device(product, device, schedule=schedule, tf32=rounds))
 
 
+def _copied(form: Form, at: int) -> str:
+    """Return how an operand comes to shared memory, as reports say it."""
+    own, size = form.operands[at], form.fragment.element
+    if own.box:
+        told = f"boxes of {form.tile(at)[0]} lines of {form.pitch(at)} bytes"
+        return f"is fetched by one thread in {told}, {form.pieces(at)} a stage (bulk copies)"
+    told = f"is copied by all threads in chunks of {size * own.width} bytes, {form.chunks[at]} each"
+    return f"{told}: its letters make no boxes" if form.grouped else told
+
+
 def _report(found: DeviceSolution) -> Iterator[str]:
     """Yield a report's lines: what runs, what it moves, and how it was found."""
     form, problem, device = found.tiling.form, found.problem, found.device
@@ -260,6 +270,8 @@ def _report(found: DeviceSolution) -> Iterator[str]:
         f"{format_size(form.stage_bytes)} in shared memory, {found.registers} registers a thread "
         f"({source})"
     )
+    names = [problem.spec.names[at] for at in found.product.operands]
+    yield from (f"{name} {_copied(form, at)}" for at, name in enumerate(names))
     held = found.occupancy
     yield (
         f"a multiprocessor holds {held.blocks}: {held.share:.0%} of its warps, limited by "
