@@ -19,7 +19,13 @@ from tilesolve.calibration.readings import (
     keep_readings,
     take_readings,
 )
-from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs
+from tilesolve.machine.costs import (
+    COST_NAMES,
+    DEFAULT_COSTS,
+    MEASURED_RATIOS,
+    Costs,
+    describe_costs,
+)
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.show.calibration_tables import list_calibration_tables
@@ -146,6 +152,16 @@ def test_every_probe_is_of_a_figure():
     for figure in COST_PROBES:
         owner, _, name = figure.partition(".")
         assert name in (COST_NAMES if owner == "costs" else Level.__dataclass_fields__)
+
+
+def test_every_cost_has_the_probe_that_it_names():
+    """A cost without one is shown as assumed."""
+    named = {cost.name: cost.probe for cost in describe_costs(DEFAULT_COSTS)}
+    probed = dict.fromkeys(MEASURED_RATIOS, "kernels")
+    owners = (figure.partition(".") for figure in COST_PROBES)
+    probed |= {name: "calibrate" for owner, _, name in owners if owner == "costs"}
+    assert {name: probe for name, probe in named.items() if probe} == probed
+    assert all(MACHINE.source(f"costs.{name}") == "assumed" for name in named)
 
 
 def test_another_calibration_replaces_what_was_measured(tmp_path):
