@@ -4,8 +4,9 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.evaluate import evaluate
@@ -50,7 +51,7 @@ def draw_arrays(plan, seed, order):
     return found
 
 
-@settings(max_examples=15, deadline=None)
+@examples(8, 15)
 @given(regions(), st.sampled_from("CF"), st.booleans(), st.sampled_from((1, 2)))
 def test_regions_are_computed_and_others_stay(region, order, wide, threads):
     """Any affine region of two letters: empty, whole, bands; strided output, in place, threads."""

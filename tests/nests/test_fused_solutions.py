@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tests.support.drawn_stages import draw_group, draw_stages, fill
 from tilesolve.contractions.errors import PlanError
@@ -45,7 +46,7 @@ def blur(rows=1, threads=1, height=200, width=1024, **kinds):
     return fuse(computation, Grouping(shared, {"bx": Level(2, 1)}, rows), threads, **kinds)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(5, 10)
 @given(st.data())
 def test_plans_of_drawn_groups_compute_read_back_and_print(data):
     """Arrays in any order of memory, again and again, by one or two threads."""

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tests.support.points import Points
 from tilesolve.contractions.errors import SpecError
@@ -123,7 +124,7 @@ def test_programs_compute_each_point_once(text, where, sizes):
     st.sampled_from(["", "j <= i", "k >= i", "i + j >= k + 2", "i <= 3"]),
     st.sampled_from(["default", "thesis"]),
 )
-@settings(max_examples=20, deadline=None)
+@examples(10, 20)
 def test_any_sizes_and_regions_give_the_same(i, j, k, threads, where, mode):
     """Ragged ends, empty sums and triangles of a product."""
     computation = bound("C[i,j] += A[i,k] * B[k,j]", where, f"i={i} j={j} k={k}")

@@ -4,8 +4,9 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tilesolve.contractions.canonical import canonicalize
 from tilesolve.contractions.errors import DtypeError, PlanError, SpecError
@@ -63,7 +64,7 @@ def check(text, sizes, dtype, rng, **options):
     return made
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12, 25)
 @given(
     st.sampled_from(TERMS),
     st.sampled_from(["sum", "min", "max"]),

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tilesolve.contractions.errors import SizeError, SpecError
@@ -35,7 +36,7 @@ def test_pieces_have_each_point_once(where):
     np.testing.assert_array_equal(np.broadcast_to(counts, i.shape), REGIONS[where](i, j) * 1)
 
 
-@settings(deadline=None, max_examples=12)
+@examples(6, 12)
 @given(
     st.sampled_from(list(REGIONS)), SIZES, SIZES, st.sampled_from(["default", "plain", "thesis"])
 )
@@ -54,7 +55,7 @@ def test_elements_outside_of_a_region_stay(where, rows, columns, mode):
     np.testing.assert_array_equal(own, before + np.where(inside, A, 0))
 
 
-@settings(deadline=None, max_examples=12)
+@examples(6, 12)
 @given(
     st.sampled_from(["k != i", "k < i or k > i + 2", "k < 2 or k > 4", "i != 3", "i < 2 or k > 4"]),
     st.sampled_from(["+=", "*=", "max", "min"]),
@@ -102,7 +103,7 @@ PERIODIC = {
 }
 
 
-@settings(deadline=None, max_examples=12)
+@examples(6, 12)
 @given(st.sampled_from(list(PERIODIC)), st.integers(1, 40), st.integers(1, 9))
 def test_positions_turn_around(text, extent, taps):
     """As `np.roll` does; the period is the extent of the axis, or a size by name."""

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tilesolve.contractions.statements.evaluate import evaluate
@@ -20,7 +21,7 @@ TEXTS = {
 }
 
 
-@settings(deadline=None, max_examples=30)
+@examples(12, 30)
 @given(
     st.sampled_from(list(TEXTS)),
     st.sampled_from(["bool", "int8", "uint16", "int64", "float32", "float64"]),

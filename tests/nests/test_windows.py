@@ -5,8 +5,9 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tests.kernels.programs.programs import lay
 from tilesolve.contractions.statements.computation import bind_stages
@@ -58,7 +59,7 @@ def windows(draw):
     return text, sizes, {x: n for x, n in rows.items() if n > 1}, bits, dtype
 
 
-@settings(deadline=None, max_examples=10)
+@examples(5, 10)
 @given(windows(), st.integers(1, 3), st.integers(0, 10**6))
 def test_points_in_step_are_what_each_point_is(window, threads, seed):
     """In blocks of any size, whole or not, with vectors of each width, divided among threads.

@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 from drawn_functions import DTYPES, OPERATIONS, drawn_functions
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
+from turns import examples
 
 import tilesolve
 from tilesolve.bench.pipelines import CASES
@@ -40,7 +41,7 @@ def test_each_operation(number):
     check(OPERATIONS[number], [rng.integers(0, 5, shape).astype(dtype)])
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12, 25)
 @given(drawn_functions())
 def test_drawn_functions(drawn):
     """Operations one after another, on drawn shapes and dtypes."""

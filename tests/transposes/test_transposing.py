@@ -10,7 +10,7 @@ import pytest
 from commands import run_python
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from turns import WHOLE, in_turn
+from turns import WHOLE, examples, in_turn
 
 from tilesolve import transpose
 from tilesolve.constants import policy
@@ -134,7 +134,7 @@ LAYOUTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@examples(100, 300, settings(suppress_health_check=list(HealthCheck)))
 @given(st.data())
 def test_any_axes_of_any_layout(reach, data):
     """Elements go where numpy puts them; the bytes around the output and the array stay."""
