@@ -75,6 +75,23 @@ def test_quick_start(statement):
         assert not {"numpy", "rich", "typer"} & loaded
 
 
+def test_plans_load_no_solver():
+    """The interior point plans contractions, layers and statements: a solver takes a second."""
+    code = (
+        "import sys, numpy as np, tilesolve\n"
+        "str(tilesolve.plan('abcd-aebf-dfce', 72, 'i7-6700k', cache=False))\n"
+        "tilesolve.plan('nkhw-nc[h+r][w+s]-kcrs', 'n=1 k=64 h=56 w=56 c=64 r=3 s=3', 'i7-6700k')\n"
+        "tilesolve.nest('C[i,j] += A[i,k] * A[j,k]', 64, 'int32')\n"
+        "A = np.ones((600, 600))\n"
+        "tilesolve.einsum('ij,jk->ik', A, A)\n"
+        "tilesolve.expression('ij,jk->ik', (300, 300), (300, 300))(A[:300, :300], A[:300, :300])\n"
+        "print(); print(*sys.modules)"
+    )
+    loaded = run_python("-c", code, check=True).stdout.splitlines()[-1].split()
+    assert "tilesolve.planning.geometric.relaxation" in loaded
+    assert not {"numba", "pyomo", "scipy", "cyipopt", "networkx", "matplotlib"} & set(loaded)
+
+
 def test_suites_are_listed():
     """Without a name every suite is listed with the number of its problems."""
     done = invoke("suites")
