@@ -1,5 +1,8 @@
 """Calls and plans of decorated functions."""
 
+import cProfile
+import sys
+
 import numpy as np
 import pytest
 
@@ -194,3 +197,20 @@ def test_options():
     plan = planned.plan(ones)
     assert (plan.machine.name, plan.threads, plan.mode) == ("i7-6700k", 2, "plain")
     assert np.array_equal(tilesolve.pipeline(threads=2, cache=False)(heat)(ones), ones)
+
+
+def test_a_profiler_goes_on():
+    """That of a user who profiles what traces a function, in C or in Python."""
+    profiler = cProfile.Profile()
+    found = profiler.runcall(lambda: (tilesolve.pipeline(abs)(np.ones(3)), sorted([1])))
+    np.testing.assert_array_equal(found[0], np.ones(3))
+    assert any("sorted" in str(one.code) for one in profiler.getstats())
+    calls = []
+    sys.setprofile(lambda *event: calls.append(event))
+    try:
+        tilesolve.pipeline(abs)(np.ones(3))
+        calls.clear()
+        sorted([1])
+    finally:
+        sys.setprofile(None)
+    assert calls

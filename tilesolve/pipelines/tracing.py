@@ -203,7 +203,7 @@ _CREATING: dict[Any, Callable[..., Any]] = {
 @contextmanager
 def _naming(graph: Graph) -> Iterator[None]:
     """Call arrays what functions call them: what a function's names are when it returns."""
-    before = sys.getprofile()
+    before: Any = sys.getprofile()
 
     def note(frame: FrameType, event: str, _: object) -> None:
         if event == "return" and not _is_ours(frame):
@@ -214,7 +214,10 @@ def _naming(graph: Graph) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.setprofile(before)
+        if before is None or callable(before):
+            sys.setprofile(before)
+        else:  # cProfile's own
+            before.enable()
 
 
 def _label(graph: Graph, name: str, value: Any) -> None:
