@@ -7,8 +7,10 @@ import errno
 import io
 import json
 import math
+import mmap
 import os
 import platform
+import resource
 import subprocess
 import sys
 import time
@@ -363,6 +365,25 @@ with start_team(hanging, 1, 1, 600.0) as one:
         assert timed() > 0
         assert timed() > 0
         assert seen == [[1 << 20], [1 << 20] * 2]
+
+    def test_each_page_of_the_arrays_is_there_before_a_run(self):
+        """A run takes no page fault for them, and finds them as they were."""
+        count = 256
+        array = np.frombuffer(mmap.mmap(-1, count * mmap.PAGESIZE), np.float64)
+        array[:5] = np.arange(5)
+        other = np.arange(3, dtype=np.float32).reshape(1, 3)
+        faults = []
+
+        def run():
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            array[:: mmap.PAGESIZE // 8].sum()
+            faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+        make_timer(run, np.zeros(8, np.uint8), arrays=[array, other])()
+        assert faults[0] < count // 8
+        assert array[:5].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+        assert not array[5:].any()
+        assert other.tolist() == [[0.0, 1.0, 2.0]]
 
     @pytest.mark.parametrize("threads", [1, 2])
     def test_the_peak_is_measured_around_runs_of_ours(self, threads, monkeypatch):
