@@ -13,7 +13,7 @@ from tilesolve.model.access import accesses_of
 from tilesolve.model.lines import run_of, run_touched
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import compute_price
-from tilesolve.planning.waiting import store_seconds
+from tilesolve.planning.waiting import late_share, store_seconds
 
 MACHINE = Machine.load("i7-6700k")
 ORDERS = tuple(map("".join, permutations("mnkb")))
@@ -41,6 +41,27 @@ def test_a_run_of_plain_letters_is_that_of_the_tensor(data):
     box = {i: data.draw(st.integers(1, size)) for i, size in sizes.items()}
     for access, tensor in zip(accesses_of(problem), problem.spec.tensors, strict=True):
         assert run_touched(access, box) == run_of(problem, tensor, box)
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_lines_of_the_first_page_of_each_run_are_late(data):
+    """Of the lines that a box touches: nothing fetches these before the second page of a run."""
+    line, page, second = 64, 4096, MACHINE.second_cache.capacity
+    sides = {"b": data.draw(st.integers(1, 3)), "m": data.draw(st.integers(1, 6))}
+    sides["k"] = 8 * data.draw(st.integers(1, 300))
+    sizes = {i: side * data.draw(st.sampled_from((1, 2))) for i, side in sides.items()}
+    sizes["b"] *= 1 + second // (8 * sizes["b"] * sizes["m"] * sizes["k"])
+    problem = Problem.of("bmn-bmk-bkn", {**sizes, "n": 8})
+    box = {**sides, "n": 8}
+    bands = [("register", "kmnb", 1), ("L1", "kmnb", box), ("memory", "kmnb", 10**6)]
+    nest = Nest.of(problem, bands, packed=("L1", None))
+    touched = np.zeros(problem.shape(1), bool)
+    touched[: sides["b"], : sides["m"], : sides["k"]] = True
+    edges = np.flatnonzero(np.diff(touched.ravel(), prepend=False, append=False))
+    runs = 8 * np.diff(edges)[::2]
+    late = np.minimum(runs, page).sum() / line
+    assert late_share(problem, 1, nest, MACHINE) == pytest.approx(late / (runs.sum() / line))
 
 
 def count_runs(problem, nest):

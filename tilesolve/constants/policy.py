@@ -45,7 +45,7 @@ IDLE_SHARE = 0.15
 SHORT_RUN_SHARE = 0.02
 """Share of a plan's time that ends of runs may cost before a runner-up is looked at."""
 
-LATE_SHARE = 0.07
+LATE_SHARE = 0.055
 """Share of a plan's time that late lines may cost before other tiles are solved for, and that those
 must spare."""
 

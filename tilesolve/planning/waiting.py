@@ -93,7 +93,7 @@ def late_share(share: Problem, number: int, nest: Nest, machine: Machine) -> flo
     unit = tensor.subscripts[-1].letters if tensor.subscripts else ()
     if unit and all(i in share.spec.output.letters and rows[i] == 1 for i in unit):
         return waits
-    run = share.itemsize * float(run_touched(accesses_of(share)[number], tile))
+    run = run_touched(accesses_of(share)[number], tile)
     return waits * min(1.0, PAGE_BYTES / run)
 
 

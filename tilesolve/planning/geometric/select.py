@@ -12,6 +12,7 @@ import numpy as np
 from tilesolve.constants.policy import (
     LATE_SHARE,
     PREFETCHED_WAIT_SHARE,
+    ROUND_GAIN,
     ROUNDED_OPTIMA,
     SHORT_RUN_SHARE,
     TIME_TOLERANCE,
@@ -220,6 +221,7 @@ def _as_if_late(target: Target, best: Candidate) -> list[_Rounding]:
     What lines wait is in the score, and in no program: whether they come late is a matter of boxes.
     So nothing in a program speaks for tiles whose lines come in time. Those move little beyond the
     second cache, as the best ones do where each byte from there takes longer. The score decides.
+    Where the best tiling is as good there as any can be, there is nothing to find.
     """
     share, machine, setting = target.share, target.machine, target.setting
     late = sum(late_seconds(share, best.nest, best.price, machine).values())
@@ -232,6 +234,9 @@ def _as_if_late(target: Target, best: Candidate) -> list[_Rounding]:
     try:
         relaxed, found = relax(slower.setting), list[_Rounding]()
     except SolverError:
+        return []
+    times = times_of(slower.setting, best.optimum.choice, [dict(best.integral.chains)])
+    if times.max() <= (1 + ROUND_GAIN) * relaxed.best.seconds:
         return []
     for one in relaxed.optima[:ROUNDED_OPTIMA]:
         found.append(_round(slower, relaxed, one))
