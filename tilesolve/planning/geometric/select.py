@@ -107,6 +107,8 @@ class Target:
         What runs it.
     known
         The prices of nests so far: tilings over classes may have the same boxes of letters.
+    candidates
+        What tilings over classes have become so far: several programs may have the same ones.
     """
 
     setting: Setting
@@ -115,6 +117,7 @@ class Target:
     threads: int
     runner: Runner
     known: dict[Nest, Price] = field(default_factory=dict, compare=False)
+    candidates: dict[Nest, Candidate] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, setting: Setting, share: Problem, machine: Machine, threads: int) -> Self:
@@ -298,6 +301,8 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
     Where packing would wait for lines that cannot be prefetched, smaller boxes whose lines can be
     are taken if they cost less than that.
     """
+    if (known := target.candidates.get(integral.nest)) is not None:
+        return replace(known, optimum=optimum, integral=integral)
     share, machine = target.share, target.machine
 
     def within(most: Mapping[str, int]) -> Candidate:
@@ -316,7 +321,8 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
         if cut and seconds > TIME_TOLERANCE * usual.score:
             most |= cut_to_stay(share, number, box, register_box, machine)
     smaller = within(most) if most else usual
-    return min(usual, smaller, key=lambda one: one.score)
+    target.candidates[integral.nest] = min(usual, smaller, key=lambda one: one.score)
+    return target.candidates[integral.nest]
 
 
 def choose_copies(
