@@ -102,3 +102,11 @@ def test_blocks_of_usual_images(registers, side, stride, gap, extent):
     assert registers < 32 or all(extent % n == 0 for n in rows.values())
     nodes = list_nodes(write_program(request.computation, windows_tree(request, rows)).body)
     assert {x.name for x in nodes if isinstance(x, Loop) and x.kind == "unrolled"} == set(rows)
+
+
+@pytest.mark.parametrize(("rows", "blocks", "letter"), [(16, 4, "y"), (14, 4, "y"), (4, 4, "x")])
+def test_threads_divide_rows_unless_shares_are_too_uneven(rows, blocks, letter):
+    """As layers of single pixels do, whose results windows read."""
+    sizes = {"y": rows, "x": 16, "c": 24}
+    request = make_request(window_text((3, 3), (1, 1), (1, 1)), sizes, threads=2)
+    assert windows_tree(request, {"y": blocks}).letter_of("threads") == letter

@@ -13,7 +13,7 @@ from tilesolve.model.access import accesses_of
 from tilesolve.model.lines import run_of, run_touched
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import compute_price
-from tilesolve.planning.waiting import late_share, store_seconds
+from tilesolve.planning.waiting import crossing_seconds, late_share, store_seconds
 
 MACHINE = Machine.load("i7-6700k")
 ORDERS = tuple(map("".join, permutations("mnkb")))
@@ -119,3 +119,24 @@ def test_what_memory_measured_counts_before_the_default():
     assert waits(1e-12, rate) < default < waits(1e-6, rate)
     slower = waits(1e-12, rate / 2) - waits(1e-12, rate / 4)
     assert slower == pytest.approx(-2 * problem.bytes[0] / rate)
+
+
+@given(st.integers(2, 8), st.integers(1, 300), st.integers(1, 300), st.integers(1, 300))
+def test_arrays_that_change_cores_take_longer(threads, pixels, filters, channels):
+    """All threads read an image whose filters they divide, and later ones what all have written."""
+    sizes = {"x": pixels, "k": filters, "c": channels}
+    layer = Problem.of("xk-xc-ck", sizes, dtype="float32", constant=(2,))
+    assert crossing_seconds(layer, "x", threads, MACHINE) == 0
+    assert crossing_seconds(replace(layer, constant=()), "k", threads, MACHINE) == 0
+    read, written = 4 * pixels * channels, 4 * pixels * filters * (threads - 1) / threads
+    lines = (read + written) / MACHINE.memory.line / threads
+    found = crossing_seconds(layer, "k", threads, MACHINE)
+    assert found == pytest.approx(lines * MACHINE.costs.read_line_seconds)
+
+
+def test_threads_divide_the_pixels_of_layers_that_have_enough():
+    """So that they read in later layers what they wrote."""
+    sizes = {"x": 192, "k": 768, "c": 128}
+    options = {"dtype": "float32", "threads": 2, "constant": "B"}
+    layer = plan("xk-xc-ck", sizes, MACHINE, cache=False, **options)
+    assert layer.solution.split == "x"

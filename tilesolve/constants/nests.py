@@ -128,6 +128,10 @@ NEST_LONE_ROWS_GAIN = 1.1
 """How many times as long as several rows of a sum at once single ones may be predicted to take, and
 be taken: hardware follows one row better than several, which prices have only within pages."""
 
+NEST_ROWS_GAIN = 1.15
+"""How much larger than along other letters a thread's share of rows of windows may be: works before
+and behind divide rows, too, and what changes cores takes longer."""
+
 NEST_ENUMERATED_LETTERS = 3
 """How many letters may have tiles for all tiles to be tried."""
 

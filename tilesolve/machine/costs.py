@@ -145,6 +145,9 @@ class Costs:
     part_line_seconds: float = _cost(
         8e-9, "s/run", "run of C amid lines whose end lines are completed later, beyond its bytes"
     )
+    read_line_seconds: float = _cost(
+        10e-9, "s/line", "writing a line of an array that another core has read, in a network"
+    )
     aliased_store_slowdown: float = _slowdown(
         1.0, "short calls whose non-temporal stores have 4 KiB aliasing", "kernels"
     )

@@ -13,7 +13,12 @@ from itertools import accumulate, product
 from math import prod
 from operator import or_
 
-from tilesolve.constants.nests import NEST_BLOCK_TAPS, NEST_LONE_POINT, NEST_SPARE_REGISTERS
+from tilesolve.constants.nests import (
+    NEST_BLOCK_TAPS,
+    NEST_LONE_POINT,
+    NEST_ROWS_GAIN,
+    NEST_SPARE_REGISTERS,
+)
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.stepped_sums import SteppedSum, find_stepped_sum
 from tilesolve.contractions.statements.terms import Read
@@ -29,7 +34,8 @@ Rows = Mapping[str, int]
 def windows_tree(request: NestRequest, rows: Rows) -> LoopTree:
     """Return loops over pixels and channels, with blocks of points written out around each vector.
 
-    Threads divide blocks along the letter that gives them the most even shares, or vectors.
+    Threads divide rows of blocks, as products before and behind do, unless shares along another
+    letter, or of vectors, are so much more even.
     """
     stage, extents, threads = request.statement, request.computation.sizes, request.threads
     *letters, column = stage.output
@@ -40,7 +46,8 @@ def windows_tree(request: NestRequest, rows: Rows) -> LoopTree:
     loops = [over(x, steps[x]) for x in letters]
     if threads > 1:
         shares = {x: -(-extents[x] // (step * threads)) * step for x, step in steps.items()}
-        most = min(shares, key=lambda x: shares[x] / max(extents[x], 1))
+        parts = {x: share / max(extents[x], 1) for x, share in shares.items()}
+        most = next(x for x, part in parts.items() if part <= NEST_ROWS_GAIN * min(parts.values()))
         if most == column:
             loops.insert(0, over(column, shares[column], "threads"))
         else:

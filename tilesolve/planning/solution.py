@@ -25,7 +25,7 @@ from tilesolve.model.score import score_price
 from tilesolve.model.starts import charge_sources, start_arrays
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.setting import Choice, RuledOut
-from tilesolve.planning.waiting import store_seconds, waiting_seconds
+from tilesolve.planning.waiting import crossing_seconds, store_seconds, waiting_seconds
 
 Chains = tuple[tuple[str, tuple[int, ...]], ...]
 """For each class its tile sizes, nearest cache first."""
@@ -252,12 +252,13 @@ class Solution:
 
     @property
     def waiting(self) -> float:
-        """Seconds lost at the ends of runs in memory, for late lines, and for stores of C."""
+        """Seconds lost at ends of runs in memory, for late lines, stores of C, and other cores."""
         return self._waiting(self.cost)
 
     def _waiting(self, cost: Price) -> float:
         priced = self.share, self.nest, cost, self.machine
-        return waiting_seconds(*priced, dict(self.nearest)) + store_seconds(*priced)
+        waiting = waiting_seconds(*priced, dict(self.nearest)) + store_seconds(*priced)
+        return waiting + crossing_seconds(self.problem, self.split, self.threads, self.machine)
 
     @property
     def packing_share(self) -> float:

@@ -115,6 +115,26 @@ def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> 
     return max(0.0, taken - shown * float(view.seconds([size])))
 
 
+def crossing_seconds(problem: Problem, split: str | None, threads: int, machine: Machine) -> float:
+    """Return the seconds by which later works take longer if threads part a layer's filters.
+
+    All read its whole image then, and those who read its result by rows have parts of all threads:
+    each writes such lines again in a network, whose arrays follow one another in the same memory.
+
+    Examples
+    --------
+    >>> layer = Problem.of("xk-xc-kc", {"x": 196, "k": 1024, "c": 256}, constant=(2,))
+    >>> machine = Machine.load("e5-2680v4")
+    >>> [crossing_seconds(layer, split, 2, machine) > 0 for split in "xk"]
+    [False, True]
+    """
+    if split is None or 2 not in problem.constant or split in problem.spec.operands[0].letters:
+        return 0.0
+    made, image, _ = problem.bytes
+    lines = (image + made * (threads - 1) / threads) / machine.memory.line
+    return lines / threads * machine.costs.read_line_seconds
+
+
 def amid_share(share: Problem, nest: Nest, machine: Machine) -> float:
     """Return the share of the runs that calls store whose ends lie amid lines."""
     return float(share_amid_lines(share, _stored_box(nest), machine.memory.line))

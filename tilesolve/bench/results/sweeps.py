@@ -205,7 +205,7 @@ class Result(Outcome):
             "predicted_s": _fill(figures.predicted),
             "cold_s": _fill(figures.cold),
             "predicted_cold_s": _fill(figures.predicted_cold),
-            "again_s": "" if figures.again is None else figures.again,
+            "again_s": _fill(figures.again),
             "with_out": " ".join(f"{ratio:.3f}" for ratio in figures.outs),
             "packed_bytes": _fill(figures.packed),
             "packing_share": _fill(figures.packing),
