@@ -1,5 +1,7 @@
 """Operators as NumPy functions: each gives what ONNX's own evaluator gives, traced or not."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -306,6 +308,61 @@ def test_groups_of_channels(groups, images):
     apart = (apart - apart.mean(-1, keepdims=True)) / np.sqrt(apart.var(-1, keepdims=True) + 1e-5)
     expected = apart.reshape(x.shape) * scale[:, None] + bias[:, None]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@given(st.integers(1, 6), st.integers(1, 7), st.sampled_from([0.5, 0.75, 1.0]))
+@settings(deadline=None)
+def test_neighbouring_channels(size, channels, power):
+    """Each number is divided by a power of what is near; ONNX's evaluator looks at other ones."""
+    x = numbers((2, channels, 3, 2))
+    node = helper.make_node("LRN", ["x"], ["y"], size=size, alpha=0.3, beta=power, bias=1.5)
+    found = FUNCTIONS["LRN"](Node.of(node), OPSET, x)
+    squares, expected = x.astype(np.float64) ** 2, np.empty(x.shape)
+    for at in range(channels):
+        near = squares[:, max(0, at - (size - 1) // 2) : at + size // 2 + 1].sum(1)
+        expected[:, at] = x[:, at] / (1.5 + 0.3 / size * near) ** power
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes"),
+    [
+        ("GroupNormalization", {"num_groups": 2}),
+        ("MeanVarianceNormalization", {}),
+        ("LRN", {"size": 3}),
+    ],
+)
+def test_operators_whose_shapes_nobody_tells(kind, attributes):
+    """They lie amid others, and results have the shape of what they read."""
+    x, scale, bias = numbers((2, 4, 3, 5)), numbers((4,)), numbers((4,))
+    more = {"s": scale, "b": bias} if kind == "GroupNormalization" else {}
+    nodes = [
+        helper.make_node("Relu", ["x"], ["u"]),
+        helper.make_node(kind, ["u", *more], ["v"], **attributes),
+        helper.make_node("Neg", ["v"], ["y"]),
+    ]
+    value = helper.make_tensor_value_info
+    ends = [value("x", 1, x.shape)], [value("y", 1, None)]
+    weights = [numpy_helper.from_array(one, name) for name, one in more.items()]
+    graph = helper.make_graph(nodes, "g", *ends, weights)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    given = np.maximum(x, 0).astype(np.float64)
+    if kind == "LRN":
+        padded = np.pad(given**2, [(0, 0), (1, 1), (0, 0), (0, 0)])
+        near = sum(padded[:, at : at + 4] for at in range(3))
+        expected = given / (1 + 1e-4 / 3 * near) ** 0.75
+    else:
+        axes = (2, 3, 4) if more else (0, 3, 4)
+        split = given.reshape(2, 2, 2, 3, 5) if more else given.reshape(2, 4, 1, 3, 5)
+        apart = split - split.mean(axes, keepdims=True)
+        deviation = np.sqrt(split.var(axes, keepdims=True) + (1e-5 if more else 1e-9))
+        expected = (apart / deviation).reshape(x.shape)
+        if more:
+            expected = expected * scale[:, None, None] + bias[:, None, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = tilesolve.onnx.load(made, threads=1)(x)["y"]
+    np.testing.assert_allclose(found, -expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_pipelines_do_not_have():

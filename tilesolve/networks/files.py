@@ -26,6 +26,9 @@ _PACKED = (21, 22, 23, 25, 26)
 OWN_DOMAINS = ("", "ai.onnx")
 """The names of ONNX's own domain."""
 
+_LIKE_THEIR_INPUT = ("GroupNormalization", "MeanVarianceNormalization")
+"""Operators whose result has the shape of what they read first, which ONNX does not tell."""
+
 
 def import_onnx() -> Any:
     """Return the package `onnx`.
@@ -68,6 +71,8 @@ def check_model(given: Parsed) -> ModelProto:
     try:
         onnx.checker.check_model(_with_shapes(_without_arrays(onnx, found)))
         return infer_shapes(run_as_float(onnx, _without_functions(found)))
+    except ModelError as error:
+        raise ModelError(str(error).replace("the model", name, 1)) from error
     except (onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         raise ModelError(f"{name} is damaged: {error}") from error
 
@@ -82,6 +87,15 @@ def infer_shapes(model: ModelProto) -> ModelProto:
     """
     onnx = import_onnx()
     small = _without_arrays(onnx, model)
+    untold = {
+        at: node
+        for at, node in enumerate(model.graph.node)
+        if node.op_type in _LIKE_THEIR_INPUT and node.domain in OWN_DOMAINS
+    }
+    for at, node in untold.items():
+        small.graph.node[at].CopyFrom(
+            onnx.helper.make_node("Identity", node.input[:1], node.output[:1])
+        )
     try:
         found = onnx.shape_inference.infer_shapes(small, strict_mode=True, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
@@ -89,6 +103,8 @@ def infer_shapes(model: ModelProto) -> ModelProto:
     for end in ("initializer", "input"):
         del getattr(found.graph, end)[:]
         getattr(found.graph, end).extend(getattr(model.graph, end))
+    for at, node in untold.items():
+        found.graph.node[at].CopyFrom(node)
     return found
 
 
