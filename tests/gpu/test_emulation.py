@@ -77,7 +77,7 @@ def test_groups_of_warps_multiply_swizzled_tiles():
 @pytest.mark.parametrize("fault", ["swizzle", "stages"])
 def test_wrong_places_and_early_copies_of_groups_show(fault, monkeypatch):
     """Elements where none are looked for, and copies over what is still multiplied."""
-    sizes = {"i": 64, "j": 16, "k": 320}
+    sizes = {"i": 64, "j": 16, "k": 322}  # no multiple of 8, so that all threads copy chunks
     if fault == "swizzle":
         place = product_kernels.place_in_tile
 
@@ -85,7 +85,6 @@ def test_wrong_places_and_early_copies_of_groups_show(fault, monkeypatch):
             return b.xor(place(b, form, at, line, along), b.shl(b.and_(line, I32(1)), I32(4)))
 
         monkeypatch.setattr(product_kernels, "place_in_tile", wrong)
-        sizes = {"i": 64, "j": 16, "k": 322}  # no multiple of 8, so that chunks are copied
     else:
         monkeypatch.setattr(Form, "ahead", property(lambda form: form.stages - 1))
     make_code.cache_clear()
