@@ -98,7 +98,7 @@ def _walks_rows(computation: Computation, stage: Stage, first: str, second: str)
     numbers = {x for one in terms if isinstance(one, Position) for x in one.letters}
     if pair & (bounds | numbers):
         return False
-    rows, others = set(), set()
+    rows, others = set[str](), set[str]()
     for element in (stage.target, *stage.reads):
         letters = [_letter_of(one) for one in element.subscripts]
         walked = [x for one in element.subscripts if isinstance(one, Affine) for x in one.letters]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, update_wrapper
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions.argument_kinds import check_kind
-from tilesolve.contractions.errors import PlanError, SizeError, TraceError
+from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.detect import default_threads
@@ -26,7 +27,7 @@ from tilesolve.nests.task_writer import TaskWriter
 from tilesolve.pipelines.plan import PipelinePlan
 from tilesolve.pipelines.stages import leave_borders, make_computation
 from tilesolve.pipelines.statements import read_statements
-from tilesolve.pipelines.tracing import Result, Trace, map_arrays, trace_function
+from tilesolve.pipelines.tracing import Result, Trace, describe, map_arrays, trace_function
 from tilesolve.system.checks import check_threads
 from tilesolve.system.loading import load_module
 
@@ -125,8 +126,11 @@ class PipelineFunction:
         self._signature = inspect.signature(function)
         self._known: dict[Hashable, _Traced] = {}
 
-    def __reduce__(self) -> tuple[type[PipelineFunction], tuple[Callable[..., Any], Planner]]:
+    def __reduce__(self) -> str | tuple[type[PipelineFunction], tuple[Callable[..., Any], Planner]]:
         """Return what copies and pickles have: they plan again where they are read."""
+        name = getattr(self.function, "__qualname__", "")
+        if getattr(sys.modules.get(getattr(self.function, "__module__", "")), name, None) is self:
+            return name  # where the function was decorated
         return type(self), (self.function, self._planner)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
@@ -237,7 +241,7 @@ class PipelineFunction:
         self, given: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[_Traced, dict[str, Array]]:
         """Return what is known of arguments like some, and all arrays by name."""
-        key = _describe(tuple(given)), _describe(named)
+        key = describe(tuple(given)), describe(named)
         found = self._known.get(key)
         if found is None:
             bound = self._bind(given, named)
@@ -260,19 +264,6 @@ class PipelineFunction:
 
     def __repr__(self) -> str:
         return f"<pipeline {getattr(self.function, '__name__', self.function)}>"
-
-
-def _describe(value: Any) -> Hashable:
-    """Return what a plan depends on of an argument."""
-    if isinstance(value, np.ndarray):
-        return value.shape, value.dtype
-    if isinstance(value, list | tuple):
-        return type(value), *map(_describe, value)
-    if isinstance(value, dict):
-        return type(value), *((name, _describe(one)) for name, one in value.items())
-    if not isinstance(value, Hashable):
-        raise TraceError(f"an argument is neither an array nor a constant: {value!r:.60}")
-    return type(value), value
 
 
 def _targets(trace: Trace, out: Any) -> list[Array | None]:
@@ -345,7 +336,7 @@ def _pack(
         found.append(value if where is None else where)
     if trace.returned is None:
         return found[0]
-    return tuple(found[: trace.returned]) if trace.returned else None
+    return trace.collect(found[: trace.returned]) if trace.returned else None
 
 
 def _plan_on_device(
@@ -359,6 +350,20 @@ def _plan_on_device(
     if fusion is not None:
         raise PlanError("fusion is of GPUs, such as machine='h100'")
     return None
+
+
+def _plan_on_cores(
+    computation: Computation,
+    *,
+    machine: Machine | Device | str | None,
+    threads: int,
+    mode: NestMode,
+    start: Start,
+    cache: bool,
+) -> PipelinePlan:
+    assert not isinstance(machine, Device)  # a GPU is no machine of plans for CPUs
+    request = NestRequest(computation, Machine.load(machine), threads, mode, start=start)
+    return keep_plan(PipelinePlan, request, cache=cache)
 
 
 def pipeline(
@@ -416,12 +421,9 @@ def pipeline(
     (4, 4)
     """
     count = default_threads() if threads is None else check_threads(threads)
-
-    def planner(computation: Computation) -> PipelinePlan:
-        assert not isinstance(machine, Device)  # a GPU is no machine of plans for CPUs
-        request = NestRequest(computation, Machine.load(machine), count, mode, start=start)
-        return keep_plan(PipelinePlan, request, cache=cache)
-
+    planner = partial(
+        _plan_on_cores, machine=machine, threads=count, mode=mode, start=start, cache=cache
+    )
     if isinstance(what, str | Stage | Sequence):
         computation = read_statements(what, sizes, dtype, where)
         found = _plan_on_device(computation, machine, fusion, mode, cache=cache)

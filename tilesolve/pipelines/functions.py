@@ -15,12 +15,12 @@ from tilesolve.contractions.statements.operations import SEARCHES, reduced_dtype
 from tilesolve.contractions.statements.scans import SCANS, Scan
 from tilesolve.contractions.statements.terms import Choose, Position, Read, Reduce, Term, apply
 from tilesolve.pipelines.graph import axis_letters
+from tilesolve.pipelines.indexing import broadcast
 from tilesolve.pipelines.traced import (
     FUNCTIONS,
     METHODS,
     Traced,
     as_traced,
-    broadcast,
     cast,
     combine,
     filling,
@@ -55,7 +55,10 @@ def axis_of(axis: int, count: int) -> int:
 def read_axes(axis: Axes, count: int) -> tuple[int, ...]:
     """Return axes as numbers from the first one on; all of them if None."""
     given = range(count) if axis is None else axis
-    return tuple(axis_of(one, count) for one in (given if np.iterable(given) else (given,)))
+    found = tuple(axis_of(one, count) for one in (given if np.iterable(given) else (given,)))
+    if len(set(found)) < len(found):
+        raise SizeError(f"axes {axis} have one twice")
+    return found
 
 
 @traces(np.where)
@@ -67,9 +70,12 @@ def _where(*given: Any) -> Traced:
 
 
 @traces(np.clip, method="clip")
-def _clip(array: Any, low: Any = None, high: Any = None, **named: Any) -> Traced:
-    low = named.get("a_min", named.get("min", low))
-    high = named.get("a_max", named.get("max", high))
+def _clip(
+    array: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **named: Any
+) -> Traced:
+    low, high = named.pop("min", a_min), named.pop("max", a_max)
+    if named:
+        raise TraceError(f"pipelines do not have {', '.join(named)} of clip")
     found = array if low is None else combine(partial(apply, "maximum"), array, low)
     return found if high is None else combine(partial(apply, "minimum"), found, high)
 
@@ -77,11 +83,11 @@ def _clip(array: Any, low: Any = None, high: Any = None, **named: Any) -> Traced
 traces(np.real)(lambda array: array.real)
 traces(np.imag)(lambda array: array.imag)
 traces(np.angle)(lambda array: np.arctan2(array.imag, array.real))
-METHODS["conj"] = METHODS["conjugate"] = np.conjugate
+METHODS["conj"] = METHODS["conjugate"] = lambda array: np.conjugate(array)
 
 
 @traces(np.round, np.around, method="round")
-def _round(array: Traced, decimals: int = 0) -> Traced:
+def _round(array: Traced, decimals: int = 0, out: Any = None) -> Traced:
     if decimals:
         raise TraceError("it rounds to decimals")
     return array.copy() if array.dtype.kind in "iu" else combine(partial(apply, "rint"), array)
@@ -103,7 +109,6 @@ def reduce_axes(
     name: str,
     axis: Axes = None,
     dtype: Any = None,
-    out: Any = None,
     keepdims: bool = False,
     **more: Any,
 ) -> Traced:
@@ -127,11 +132,8 @@ def reduce_axes(
     at |= {one: Affine.letter(letter) for one, letter in over.items()}
     element = array.read([at[one] for one in range(array.ndim)])
     found = array.make(_reduced(name, over.values(), element, array.dtype.name), shape)
-    if keepdims is True:
+    if keepdims:
         found = found[tuple(None if one in axes else slice(None) for one in range(array.ndim))]
-    if isinstance(out, Traced):
-        out.assign(found)
-        return out
     return found
 
 
@@ -142,9 +144,16 @@ def _reduced(name: str, over: Iterable[str], term: Term, kind: str) -> Term:
 
 
 METHODS["reduce"] = reduce_axes
+for _function, _method, _name in (
+    (np.sum, "sum", "add"),
+    (np.prod, "prod", "multiply"),
+):
+    traces(_function, method=_method)(
+        lambda array, axis=None, dtype=None, out=None, keepdims=False, *, _name=_name, **more: (
+            reduce_axes(array, _name, axis, dtype, keepdims, **more)
+        )
+    )
 for _functions, _method, _name in (
-    ((np.sum,), "sum", "add"),
-    ((np.prod,), "prod", "multiply"),
     ((np.min, np.amin), "min", "minimum"),
     ((np.max, np.amax), "max", "maximum"),
     ((np.any,), "any", "logical_or"),
@@ -153,7 +162,9 @@ for _functions, _method, _name in (
     ((np.argmax,), "argmax", "argmax"),
 ):
     traces(*_functions, method=_method)(
-        lambda array, *given, _name=_name, **named: reduce_axes(array, _name, *given, **named)
+        lambda array, axis=None, out=None, keepdims=False, *, _name=_name, **more: reduce_axes(
+            array, _name, axis, None, keepdims, **more
+        )
     )
 
 
@@ -172,7 +183,9 @@ def scan_axis(array: Traced, name: str, axis: int | None = None, dtype: Any = No
 
 for _name in ("cumsum", "cumprod"):
     traces(getattr(np, _name), method=_name)(
-        lambda array, *given, _name=_name, **named: scan_axis(array, _name, *given, **named)
+        lambda array, axis=None, dtype=None, out=None, *, _name=_name: scan_axis(
+            array, _name, axis, dtype
+        )
     )
 
 
@@ -184,7 +197,11 @@ def _accumulate(array: Traced, name: str, axis: int = 0, dtype: Any = None) -> T
 
 
 METHODS["accumulate"] = _accumulate
-traces(np.ptp)(lambda *given, **named: np.max(*given, **named) - np.min(*given, **named))
+traces(np.ptp)(
+    lambda array, axis=None, out=None, keepdims=False: (
+        array.max(axis, keepdims=keepdims) - array.min(axis, keepdims=keepdims)
+    )
+)
 traces(np.count_nonzero)(lambda array, *given, **named: array.astype(bool).sum(*given, **named))
 
 
@@ -193,21 +210,35 @@ def _count(array: Traced, axis: Axes) -> int:
 
 
 @traces(np.mean, method="mean")
-def _mean(array: Traced, axis: Axes = None, dtype: Any = None, **named: Any) -> Any:
+def _mean(
+    array: Traced, axis: Axes = None, dtype: Any = None, out: Any = None, keepdims: bool = False
+) -> Any:
     if dtype is None and array.dtype.kind not in "fc":
         dtype = "float64"
-    return reduce_axes(array, "add", axis, dtype, **named) / _count(array, axis)
+    return reduce_axes(array, "add", axis, dtype, keepdims) / _count(array, axis)
 
 
 @traces(np.var, method="var")
-def _var(array: Traced, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> Any:
+def _var(
+    array: Traced,
+    axis: Axes = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+) -> Any:
+    array = array if dtype is None else array.astype(dtype, copy=False)
     apart = array - _mean(array, axis, keepdims=True)
     squares = (apart * np.conjugate(apart)).real if array.dtype.kind == "c" else apart * apart
     found = reduce_axes(squares, "add", axis, keepdims=keepdims)
     return found / (_count(array, axis) - ddof)
 
 
-traces(np.std, method="std")(lambda *given, **named: np.sqrt(_var(*given, **named)))
+traces(np.std, method="std")(
+    lambda array, axis=None, dtype=None, out=None, ddof=0, keepdims=False: np.sqrt(
+        _var(array, axis, dtype, None, ddof, keepdims)
+    )
+)
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -228,6 +259,8 @@ def _einsum(text: str, *given: Any, **named: Any) -> Traced:
         for letter, extent in zip(name, array.shape, strict=True):
             if extents.setdefault(letter, extent) != extent:
                 raise SizeError(f"{letter!r} of {text!r} is {extents[letter]} and {extent}")
+    if not set(output) <= extents.keys() or len(set(output)) < len(output):
+        raise SizeError(f"the output of {text!r} has each letter once, and letters of its inputs")
     at = dict(zip(output, axis_letters(len(output)), strict=True))
     over = {x: graph.letter(n) for x, n in extents.items() if x not in output}
     at |= {x: Affine.letter(letter) for x, letter in over.items()}
@@ -277,14 +310,17 @@ def _matmul(first: Any, second: Any) -> Any:
 
 
 @traces(np.dot, method="dot")
-def _dot(first: Any, second: Any) -> Any:
+def _dot(first: Any, second: Any, out: Any = None) -> Any:
     first, second = _pair(first, second)
     if not (first.ndim and second.ndim):
         return first * second
     return _tensordot(first, second, (first.ndim - 1, max(second.ndim - 2, 0)))
 
 
-traces(np.outer)(partial(_einsum, "a,b->ab"))
+@traces(np.outer)
+def _outer(first: Any, second: Any, out: Any = None) -> Traced:
+    first, second = _pair(first, second)
+    return _einsum("a,b->ab", first.reshape(-1), second.reshape(-1))
 
 
 @traces(np.inner)

@@ -10,7 +10,8 @@ import numpy as np
 
 from tilesolve.contractions.errors import SizeError, TraceError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.pipelines.graph import Shape, axis_letter
+from tilesolve.contractions.statements.terms import Term, apply
+from tilesolve.pipelines.graph import Place, Shape, axis_letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,28 @@ class Index:
     width: int = 0
 
 
+def tests_within(letter: Affine, low: int, high: int, extent: int) -> list[Term]:
+    """Return tests that a letter lies between two values, where it might not."""
+    found = [apply("greater_equal", letter, low)] if low > 0 else []
+    return [*found, apply("less_equal", letter, high)] if high < extent - 1 else found
+
+
+def clip(place: Affine, values: int, extent: int) -> Place:
+    """Return a position, or the nearest one on an axis, while its letter takes some values."""
+    low, high = place.interval(dict.fromkeys(place.letters, (0, values - 1)))
+    if low >= 0 and high < extent:
+        return place
+    return apply("minimum", apply("maximum", place, 0), extent - 1)
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """Return the shape that others are broadcast to."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError as error:
+        raise SizeError(f"shapes {' and '.join(map(str, shapes))} do not fit together") from error
+
+
 def read_index(key: object, shape: Shape) -> Index:
     """Read an index of an array of some shape.
 
@@ -59,7 +82,7 @@ def read_index(key: object, shape: Shape) -> Index:
     at = next((at for at, one in enumerate(items) if one is Ellipsis), len(items))
     items[at : at + 1] = [slice(None)] * (len(shape) - taken)
     arrays = [at for at, one in enumerate(items) if hasattr(one, "ndim")]
-    wide = np.broadcast_shapes(*(items[at].shape for at in arrays))
+    wide = broadcast(*(items[at].shape for at in arrays))
     joined = [at for at, one in enumerate(items) if at in arrays or isinstance(one, int)]
     apart = bool(arrays) and joined != list(range(joined[0], joined[-1] + 1))
     return _lay_out(items, shape, wide, 0 if apart else None)

@@ -15,13 +15,12 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.terms import Choose, Position, Term, apply
 from tilesolve.pipelines.functions import Axes, axis_of, read_axes, traces
 from tilesolve.pipelines.graph import Graph, Place, Shape, axis_letters
+from tilesolve.pipelines.indexing import broadcast, clip
 from tilesolve.pipelines.traced import (
     METHODS,
     Traced,
     as_traced,
-    broadcast,
     cast,
-    clip,
     filling,
     graph_of,
     new_array,
@@ -39,7 +38,8 @@ def _transpose(array: Traced, *axes: Any) -> Traced:
 @traces(np.swapaxes, method="swapaxes")
 def _swapaxes(array: Traced, first: int, second: int) -> Traced:
     order = list(range(array.ndim))
-    order[first], order[second] = order[second], order[first]
+    first, second = axis_of(first, array.ndim), axis_of(second, array.ndim)
+    order[first], order[second] = second, first
     return array.view_as(order)
 
 
@@ -53,8 +53,10 @@ def _moveaxis(array: Traced, source: Axes, destination: Axes) -> Traced:
 
 
 @traces(np.expand_dims)
-def _expand_dims(array: Traced, axis: int) -> Traced:
-    return array[(ALL,) * axis_of(axis, array.ndim + 1) + (None,)]
+def _expand_dims(array: Traced, axis: int | Sequence[int]) -> Traced:
+    count = array.ndim + len(np.atleast_1d(axis))
+    added = read_axes(axis, count)
+    return array[tuple(None if one in added else ALL for one in range(count))]
 
 
 @traces(np.squeeze, method="squeeze")
@@ -73,10 +75,15 @@ def _broadcast_to(array: Traced, shape: Shape) -> Traced:
     return array.make(array.element(wide), wide)
 
 
-@traces(np.reshape, method="reshape")
-def _reshape(array: Traced, *shape: Any, **named: Any) -> Traced:
-    given = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-    wanted = list(named.get("shape", given))
+def _reshape(array: Traced, *shape: Any, order: str = "C", copy: bool | None = None) -> Traced:
+    given = shape[0] if len(shape) == 1 and np.iterable(shape[0]) else shape
+    wanted = [int(one) for one in given]
+    if order == "F":
+        return _reshape(array.T, wanted[::-1], copy=copy).T
+    if order != "C":
+        raise TraceError(f"elements are in order 'C' or 'F', not {order!r}")
+    if copy:
+        array = array.copy()
     if -1 in wanted:
         wanted[wanted.index(-1)] = array.size // max(-prod(wanted), 1)
     if prod(wanted) != array.size:
@@ -99,6 +106,14 @@ def _reshape(array: Traced, *shape: Any, **named: Any) -> Traced:
     return array.view(tuple(wanted), places)
 
 
+METHODS["reshape"] = _reshape
+
+
+@traces(np.reshape)
+def _reshape_to(array: Traced, shape: Any, order: str = "C", copy: bool | None = None) -> Traced:
+    return _reshape(array, *np.atleast_1d(shape).tolist(), order=order, copy=copy)
+
+
 def _group_axes(shape: Shape, wanted: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
     """Yield axes of a shape and those of another one that take their place, as few as there can be.
 
@@ -114,11 +129,12 @@ def _group_axes(shape: Shape, wanted: Sequence[int]) -> Iterator[tuple[list[int]
 
 
 @traces(np.ravel, method="ravel")
-def _ravel(array: Traced) -> Traced:
-    return _reshape(array, -1)
+def _ravel(array: Traced, order: str = "C") -> Traced:
+    return _reshape(array, -1, order=order)
 
 
-METHODS["flatten"] = lambda array: _ravel(array.copy())
+METHODS["flatten"] = lambda array, order="C": _ravel(array.copy(), order)
+METHODS["fill"] = Traced.assign
 traces(np.fliplr)(lambda array: array[:, ::-1])
 traces(np.flipud)(lambda array: array[::-1])
 
@@ -132,7 +148,9 @@ def _rot90(array: Traced, k: int = 1, axes: Sequence[int] = (0, 1)) -> Traced:
 
 @traces(np.tile)
 def _tile(array: Traced, reps: Any) -> Traced:
-    times = (reps,) if isinstance(reps, int) else tuple(reps)
+    times = np.atleast_1d(reps).tolist()
+    if any(count < 0 for count in times):
+        raise SizeError(f"an array is repeated {tuple(times)} times")
     array = array[(None,) * (len(times) - array.ndim)] if len(times) > array.ndim else array
     for axis, count in enumerate(times, array.ndim - len(times)):
         none = (*(ALL,) * axis, slice(0))
@@ -150,7 +168,7 @@ def _windows(array: Traced, window_shape: Any, axis: Axes = None, **named: Any) 
     for one, size, letter in zip(axes, sizes, at[array.ndim :], strict=True):
         shape[one] += 1 - size
         at[one] = at[one] + letter
-    if min(shape) < 0:
+    if any(shape[one] < 1 for one in axes):
         raise SizeError(f"windows of {sizes} in an array of shape {array.shape}")
     return array.view((*shape, *sizes), at[: array.ndim])
 
@@ -172,13 +190,15 @@ def _repeat(array: Traced, repeats: Any, axis: int | None = None) -> Traced:
 
 
 @traces(np.take, method="take")
-def _take(array: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Traced:
+def _take(
+    array: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+) -> Traced:
     whole = as_traced(graph_of((array, indices)), array)
     whole, axis = (_ravel(whole), 0) if axis is None else (whole, axis_of(axis, whole.ndim))
     if mode == "clip":
         indices = np.clip(indices, 0, whole.shape[axis] - 1)
     if mode == "wrap":
-        indices = indices % whole.shape[axis]
+        indices = np.remainder(indices, whole.shape[axis])
     return whole[(*(ALL,) * axis, indices)]
 
 
@@ -233,9 +253,15 @@ def _pad(array: Traced, pad_width: Any, mode: Any = "constant", **named: Any) ->
     widths = np.broadcast_to(np.asarray(pad_width, int), (array.ndim, 2)).tolist()
     if mode == "constant":
         shape = tuple(n + low + high for n, (low, high) in zip(array.shape, widths, strict=True))
-        made = create(array.graph, shape, named.get("constant_values", 0), array.dtype)
+        values = named.get("constant_values", 0)
+        made = create(array.graph, shape, 0 if np.ndim(values) else values, array.dtype)
         ends = zip(array.shape, widths, strict=True)
         made[tuple(slice(low, low + n) for n, (low, _) in ends)] = array
+        if np.ndim(values):
+            pairs = np.broadcast_to(values, (array.ndim, 2)).tolist()
+            for axis, ((low, high), (before, after)) in enumerate(zip(widths, pairs, strict=True)):
+                made[(*(ALL,) * axis, slice(low))] = before
+                made[(*(ALL,) * axis, slice(shape[axis] - high, None))] = after
         return made
     for axis, (low, high) in enumerate(widths):
         at: list[Place] = list(axis_letters(array.ndim))
@@ -258,15 +284,24 @@ def _pad(array: Traced, pad_width: Any, mode: Any = "constant", **named: Any) ->
 def _roll(array: Traced, shift: Any, axis: Any = None) -> Traced:
     if axis is None and array.ndim != 1:
         return _reshape(_roll(_ravel(array), shift), array.shape)
-    axes = read_axes(axis, array.ndim)
-    for one, by in zip(axes, np.broadcast_to(shift, len(axes)).tolist(), strict=True):
-        array = _turn(array, one, -by, array.shape[one])
+    given = range(array.ndim) if axis is None else axis
+    for by, one in np.broadcast(shift, given):
+        place = axis_of(int(one), array.ndim)
+        array = _turn(array, place, -int(by), array.shape[place])
     return array
 
 
 @traces(np.diff)
-def _diff(array: Traced, n: int = 1, axis: int = -1) -> Traced:
-    before = (ALL,) * axis_of(axis, array.ndim)
+def _diff(
+    array: Traced, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None
+) -> Traced:
+    if n < 0:
+        raise SizeError(f"{n} differences one after another")
+    place = axis_of(axis, array.ndim)
+    before, wide = (ALL,) * place, _with(array.shape, place, 1)
+    given = [as_traced(array.graph, x) for x in (prepend, array, append) if x is not None]
+    if n and len(given) > 1:
+        array = _concatenate([x if x.ndim else _broadcast_to(x, wide) for x in given], place)
     for _ in range(n):
         later, earlier = array[(*before, slice(1, None))], array[(*before, slice(None, -1))]
         array = later != earlier if array.dtype == bool else later - earlier
@@ -274,16 +309,18 @@ def _diff(array: Traced, n: int = 1, axis: int = -1) -> Traced:
 
 
 @traces(np.concatenate)
-def _concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Traced:
-    graph = graph_of(arrays)
-    given = [as_traced(graph, one) for one in arrays]
+def _concatenate(
+    arrays: Sequence[Any], axis: int | None = 0, out: Any = None, dtype: Any = None
+) -> Traced:
+    given = _trace_all(arrays)
+    graph = given[0].graph
     if axis is None:
         given, axis = [_ravel(one) for one in given], 0
     axis = axis_of(axis, given[0].ndim)
     if len({(one.ndim, _with(one.shape, axis, 0)) for one in given}) > 1:
         raise SizeError(f"arrays of shapes {[one.shape for one in given]} are put together")
     ends = np.cumsum([one.shape[axis] for one in given]).tolist()
-    kind = np.result_type(*(one.dtype for one in given))
+    kind = np.result_type(*(one.dtype for one in given)) if dtype is None else np.dtype(dtype)
     shape = _with(given[0].shape, axis, ends[-1])
     letters, runs = axis_letters(len(shape)), list[tuple[int, Term]]()
     for one, end in zip(given, ends, strict=True):
@@ -298,16 +335,36 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Traced:
 
 
 @traces(np.stack)
-def _stack(arrays: Sequence[Any], axis: int = 0) -> Traced:
+def _stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, dtype: Any = None) -> Traced:
+    given = [_expand_dims(one, axis) for one in _trace_all(arrays)]
+    return _concatenate(given, axis, dtype=dtype)
+
+
+def _trace_all(arrays: Sequence[Any]) -> list[Traced]:
     graph = graph_of(arrays)
-    return _concatenate([_expand_dims(as_traced(graph, one), axis) for one in arrays], axis)
+    return [as_traced(graph, one) for one in arrays]
 
 
-traces(np.vstack)(lambda arrays: _concatenate([x[None] if x.ndim == 1 else x for x in arrays]))
-traces(np.hstack)(lambda arrays: _concatenate(arrays, min(1, arrays[0].ndim - 1)))
-traces(np.dstack)(
-    lambda arrays: _concatenate([x[..., None] if x.ndim == 2 else x for x in arrays], 2)
-)
+@traces(np.hstack)
+def _hstack(arrays: Sequence[Any]) -> Traced:
+    given = [one if one.ndim else one[None] for one in _trace_all(arrays)]
+    return _concatenate(given, min(1, given[0].ndim - 1))
+
+
+@traces(np.vstack)
+def _vstack(arrays: Sequence[Any]) -> Traced:
+    return _concatenate([_add_rows(one) for one in _trace_all(arrays)])
+
+
+@traces(np.dstack)
+def _dstack(arrays: Sequence[Any]) -> Traced:
+    rows = [_add_rows(one) for one in _trace_all(arrays)]
+    return _concatenate([one[..., None] if one.ndim == 2 else one for one in rows], 2)
+
+
+def _add_rows(array: Traced) -> Traced:
+    """Return an array of two axes at least."""
+    return array if array.ndim > 1 else array.reshape(1, -1)
 
 
 def _split(split: Callable[..., Any], array: Traced, parts: Any, axis: int = 0) -> list[Traced]:
@@ -330,14 +387,18 @@ def create(graph: Graph, shape: Any, value: Any, dtype: Any) -> Traced:
     return new_array(graph, filling(value, kind), wide, kind)
 
 
-def _create_like(value: Any, like: Traced, dtype: Any = None, shape: Any = None) -> Traced:
+def _create_like(
+    value: Any, like: Traced, dtype: Any = None, *_: object, shape: Any = None, **__: object
+) -> Traced:
     kind = like.dtype if dtype is None else dtype
     return create(like.graph, like.shape if shape is None else shape, value, kind)
 
 
 traces(np.zeros_like, np.empty_like)(partial(_create_like, 0))
 traces(np.ones_like)(partial(_create_like, 1))
-traces(np.full_like)(lambda like, value, dtype=None: _create_like(value, like, dtype))
+traces(np.full_like)(
+    lambda a, fill_value, *given, **named: _create_like(fill_value, a, *given, **named)
+)
 traces(np.copy)(Traced.copy)
 traces(np.shape)(lambda array: array.shape)
 traces(np.ndim)(lambda array: array.ndim)

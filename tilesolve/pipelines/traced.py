@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from inspect import signature
 from math import prod
 from operator import and_
 from typing import Any, NoReturn
@@ -14,14 +15,20 @@ import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from tilesolve.constants.nests import STAGE_PARTS
-from tilesolve.contractions.errors import DtypeError, SizeError, SpecError, TraceError
+from tilesolve.contractions.errors import (
+    DtypeError,
+    SizeError,
+    SpecError,
+    TilesolveError,
+    TraceError,
+)
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.terms import Apply, Cast, Choose, Number, Read, Term, apply
 from tilesolve.contractions.statements.ufuncs import apply_ufunc
 from tilesolve.nests.arguments import nest_dtype
 from tilesolve.pipelines.graph import Graph, Node, Place, Shape, axis_letters, name_places, place_at
-from tilesolve.pipelines.indexing import Index, read_index
+from tilesolve.pipelines.indexing import Index, broadcast, clip, read_index, tests_within
 
 
 @dataclass(slots=True, eq=False)
@@ -161,7 +168,7 @@ class Traced(NDArrayOperatorsMixin):
             return self
         return self.make(cast(self.element(self.shape), self.dtype.name, kind), self.shape, kind)
 
-    def copy(self, *_: object) -> Traced:
+    def copy(self, *_: object, **__: object) -> Traced:
         """Return a new array with the same elements."""
         return self.astype(self.dtype)
 
@@ -200,6 +207,10 @@ class Traced(NDArrayOperatorsMixin):
         return self.make(self.read(at), index.shape)
 
     def __setitem__(self, key: object, value: Any) -> None:
+        picks = isinstance(key, Traced) and key.dtype == bool and key.shape == self.shape
+        if picks and not np.ndim(value):
+            self.assign(FUNCTIONS[np.where](key, value, self))
+            return
         index = read_index(key, self.shape)
         if index.arrays:
             raise TraceError("it writes to positions that are computed")
@@ -263,28 +274,18 @@ class Traced(NDArrayOperatorsMixin):
         *given: Any,
         **named: Any,
     ) -> Any:
-        out = (named.pop("out", None) or (None,))[0]
+        (out,) = named.pop("out", None) or (None,)
         if function in FUNCTIONS and method == "__call__":  # such as matmul
-            found = FUNCTIONS[function](*given, **named)
+            found = call_traced(function, FUNCTIONS[function], given, named)
         elif method == "reduce":
-            names = ("axis", "dtype", "out", "keepdims", "initial")
-            found = METHODS["reduce"](
-                given[0], function.__name__, **dict(zip(names, given[1:], strict=False)), **named
-            )
+            found = METHODS["reduce"](given[0], function.__name__, **{"axis": 0, **named})
         elif method == "accumulate":
             found = METHODS["accumulate"](given[0], function.__name__, *given[1:], **named)
         elif method == "__call__" and not named and function.nout == 1:
             found = compute(function, given)
         else:
             raise TraceError(f"pipelines do not have {function.__name__} as it is called here")
-        if out is None:
-            return found
-        if not isinstance(out, Traced):
-            raise TraceError("it writes to an array that is none of its own")
-        if not np.can_cast(found.dtype, out.dtype, "same_kind"):
-            raise TraceError(f"{found.dtype} is written to an array of {out.dtype}")
-        out.assign(found)
-        return out
+        return write_out(found, out)
 
     def __array_function__(
         self,
@@ -295,11 +296,14 @@ class Traced(NDArrayOperatorsMixin):
     ) -> Any:
         if function not in FUNCTIONS:
             raise TraceError(f"pipelines do not have numpy.{function.__name__}")
-        return FUNCTIONS[function](*given, **named)
+        return call_traced(function, FUNCTIONS[function], given, named)
 
     def __getattr__(self, name: str) -> Any:
         if name in METHODS:
-            return lambda *given, **named: METHODS[name](self, *given, **named)
+            function = getattr(np.ndarray, name)
+            return lambda *given, **named: call_traced(
+                function, METHODS[name], (self, *given), named
+            )
         if not name.startswith("_") and hasattr(np.ndarray, name):
             raise TraceError(f"pipelines do not have the attribute {name!r} of arrays")
         raise AttributeError(f"an array has no attribute {name!r}")
@@ -318,18 +322,31 @@ class Traced(NDArrayOperatorsMixin):
     __int__ = __float__ = __index__
 
 
-def tests_within(letter: Affine, low: int, high: int, extent: int) -> list[Term]:
-    """Return tests that a letter lies between two values, where it might not."""
-    found = [apply("greater_equal", letter, low)] if low > 0 else []
-    return [*found, apply("less_equal", letter, high)] if high < extent - 1 else found
+def call_traced(
+    function: Any, traced: Callable[..., Any], given: Sequence[Any], named: Mapping[str, Any]
+) -> Any:
+    """Call what is traced in the place of a function of NumPy's, and write the result to `out`."""
+    named = dict(named)
+    out = named.pop("out", None)
+    try:
+        bound = signature(traced).bind(*given, **named)
+    except TypeError as error:
+        name = function.__name__
+        raise TraceError(f"pipelines do not have {name} as it is called here: {error}") from error
+    out = bound.arguments.pop("out", out)
+    return write_out(traced(*bound.args, **bound.kwargs), out)
 
 
-def clip(place: Affine, values: int, extent: int) -> Place:
-    """Return a position, or the nearest one on an axis, while its letter takes some values."""
-    low, high = place.interval(dict.fromkeys(place.letters, (0, values - 1)))
-    if low >= 0 and high < extent:
-        return place
-    return apply("minimum", apply("maximum", place, 0), extent - 1)
+def write_out(found: Any, out: Any) -> Any:
+    """Return a result, or the array that it is written to."""
+    if out is None:
+        return found
+    if not isinstance(out, Traced):
+        raise TraceError("it writes to an array that is none of its own")
+    if not np.can_cast(found.dtype, out.dtype, "same_kind"):
+        raise TraceError(f"{found.dtype} is written to an array of {out.dtype}")
+    out.assign(found)
+    return out
 
 
 def is_filled(node: Node) -> bool:
@@ -348,7 +365,7 @@ def as_traced(graph: Graph, value: Any) -> Traced:
         return value
     array = np.asarray(value)
     if not array.ndim and array.dtype.kind in "biufc":
-        return new_array(graph, Cast(array.dtype.name, Number(array.item())), ())
+        return new_array(graph, Cast(array.dtype.name, number(array.item())), ())
     return Traced(Storage(graph, graph.constant(array)), array.shape)
 
 
@@ -357,18 +374,26 @@ def graph_of(values: Sequence[Any]) -> Graph:
     return next(one.graph for one in values if isinstance(one, Traced))
 
 
-def broadcast(*shapes: Shape) -> Shape:
-    """Return the shape that others are broadcast to."""
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError as error:
-        raise SizeError(f"shapes {' and '.join(map(str, shapes))} do not fit together") from error
-
-
 def compute(function: np.ufunc, given: Sequence[Any]) -> Traced:
     """Return a function of each element of some arrays and numbers."""
-    build = apply if function is np.power else apply_ufunc
-    return combine(partial(build, function.__name__), *given)
+    build = partial(apply if function is np.power else apply_ufunc, function.__name__)
+    kinds = (getattr(one, "dtype", type(one)) for one in given)
+    try:
+        found = combine(build, *given)
+        *taken, made = function.resolve_dtypes((*map(_python_kind, kinds), None))
+    except TilesolveError:
+        raise
+    except TypeError as error:
+        raise DtypeError(str(error)) from error
+    if found.dtype == made:
+        return found
+    pairs = zip(given, taken, strict=True)
+    return combine(build, *(x.astype(kind) if hasattr(x, "dtype") else x for x, kind in pairs))
+
+
+def _python_kind(kind: Any) -> Any:
+    """Return a dtype as NumPy asks for it: Python's numbers are of their types."""
+    return kind if kind in (int, float, complex) else np.dtype(kind)
 
 
 def combine(build: Callable[..., Term], *given: Any) -> Traced:
@@ -403,6 +428,8 @@ def number(value: complex) -> Term:
     if value != value:
         infinite = Number(float("inf"))
         return infinite - infinite
+    if isinstance(value, float) and not value and np.signbit(value):
+        return -Number(0.0)  # numbers that are equal have one plan
     return Number(value)
 
 

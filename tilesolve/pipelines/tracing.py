@@ -25,7 +25,7 @@ from tilesolve.nests.calls import Array
 from tilesolve.pipelines import moves
 from tilesolve.pipelines.graph import Graph, Shape
 from tilesolve.pipelines.moves import create
-from tilesolve.pipelines.traced import FUNCTIONS, Storage, Traced
+from tilesolve.pipelines.traced import FUNCTIONS, Storage, Traced, call_traced
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,15 @@ class Trace:
     results
         What it returns, then what else it writes to.
     returned
-        How many of these it returns; None if it returns one that is no tuple.
+        How many of these it returns; None if it returns one that is no tuple and no list.
+    collect
+        What it returns them in.
     """
 
     graph: Graph
     results: tuple[Result, ...]
     returned: int | None
+    collect: type[tuple[Any, ...]] | type[list[Any]]
 
 
 def trace_function(function: Callable[..., Any], bound: BoundArguments) -> Trace:
@@ -112,7 +115,8 @@ def trace_function(function: Callable[..., Any], bound: BoundArguments) -> Trace
             raise TraceError("it returns no array, and writes to none")
         for result in results:
             graph.labels.setdefault(result.name, _call_result(function))
-    return Trace(graph, tuple(results), len(values) if many or returned is None else None)
+    count = len(values) if many or returned is None else None
+    return Trace(graph, tuple(results), count, list if isinstance(returned, list) else tuple)
 
 
 def map_arrays(name: str, value: Any, change: Callable[[str, Array], Any]) -> Any:
@@ -129,8 +133,27 @@ def map_arrays(name: str, value: Any, change: Callable[[str, Array], Any]) -> An
         return {key: map_arrays(f"{name}{key}", one, change) for key, one in value.items()}
     if isinstance(value, list | tuple):
         found = [map_arrays(f"{name}{at}", one, change) for at, one in enumerate(value)]
+        if hasattr(value, "_fields"):  # fields keep their names
+            return type(value)(*found)
         return found if isinstance(value, list) else tuple(found)
     return value
+
+
+def describe(value: Any) -> Hashable:
+    """Return what a plan depends on of an argument."""
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype
+    if isinstance(value, list | tuple):
+        return type(value), *map(describe, value)
+    if isinstance(value, dict):
+        return type(value), *((name, describe(one)) for name, one in value.items())
+    if isinstance(value, float | complex | np.inexact):
+        return type(value), repr(value)  # zeros have signs, and what is no number is itself
+    if isinstance(value, slice):
+        return slice, *map(describe, (value.start, value.stop, value.step))
+    if not isinstance(value, Hashable):
+        raise TraceError(f"an argument is neither an array nor a constant: {value!r:.60}")
+    return type(value), value
 
 
 def _result(value: Any, arguments: Mapping[str, Traced]) -> Result:
@@ -159,7 +182,7 @@ def _stand_in(graph: Graph, made: dict[FunctionType, FunctionType], value: Any) 
         return [again(one) for one in value]
     if isinstance(value, ModuleType):
         return StandInModule(value, again) if value is np else value
-    if isinstance(value, Hashable) and value in _CREATING:
+    if callable(value) and isinstance(value, Hashable) and value in _CREATING:
         return partial(_CREATING[value], graph)
     if isinstance(value, FunctionType) and not str(value.__module__).startswith("numpy"):
         return rebuild(value, again, made)
@@ -170,24 +193,37 @@ def _filled(value: Any, graph: Graph, shape: Any, dtype: Any = None, **_: Any) -
     return create(graph, shape, value, np.float64 if dtype is None else dtype)
 
 
-def _full(graph: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
-    kind = value.dtype if isinstance(value, Traced) else np.asarray(value).dtype
-    return create(graph, shape, value, kind if dtype is None else dtype)
+def _full(graph: Graph, shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Any:
+    kind = fill_value.dtype if isinstance(fill_value, Traced) else np.asarray(fill_value).dtype
+    return create(graph, shape, fill_value, kind if dtype is None else dtype)
 
 
 def _as_array(take: Callable[..., Any], graph: Graph, value: Any, *more: Any, **named: Any) -> Any:
-    if isinstance(value, Traced):
-        dtype = more[0] if more else named.get("dtype")
-        return value.astype(dtype or value.dtype, copy=take is np.array)
-    if isinstance(value, list | tuple) and any(isinstance(one, Traced) for one in value):
-        return np.stack(value)
-    return take(value, *more, **named)
+    if not _has_traced(value):
+        return take(value, *more, **named)
+    if len(more) > 1 or named.keys() - {"dtype", "copy", "order"}:
+        raise TraceError(f"pipelines do not have {take.__name__} as it is called here")
+    dtype = more[0] if more else named.get("dtype")
+    if not isinstance(value, Traced):
+        value = np.stack([_as_array(np.asarray, graph, one) for one in value])
+    copy = bool(named.get("copy", take is np.array))
+    return value.astype(value.dtype if dtype is None else dtype, copy=copy)
+
+
+def _has_traced(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_has_traced(one) for one in value)
+    return isinstance(value, Traced)
 
 
 def _take(_: Graph, *given: Any, **named: Any) -> Any:
     # NumPy asks the array alone, which may be the function's own, and not the positions.
     traced = any(isinstance(one, Traced) for one in (*given, *named.values()))
-    return (FUNCTIONS[np.take] if traced else np.take)(*given, **named)
+    return (
+        call_traced(np.take, FUNCTIONS[np.take], given, named)
+        if traced
+        else np.take(*given, **named)
+    )
 
 
 _CREATING: dict[Any, Callable[..., Any]] = {

@@ -1,0 +1,150 @@
+"""How NumPy's functions are called: `out`, orders, borders, places of arguments; constants."""
+
+import copy
+import pickle
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import tilesolve
+from tilesolve.contractions.errors import DtypeError, SizeError, TraceError
+
+A = np.random.default_rng(0).standard_normal((6, 9))
+KERNELS = (np.ones(3), np.arange(3.0))
+STEPS = ([1, 2], [3])
+Pair = namedtuple("Pair", "x y")
+
+
+@tilesolve.pipeline
+def double(a):
+    """Return a part of an array, twice as large."""
+    return a[1:] * 2
+
+
+WRITES = [
+    lambda a, o: np.clip(a, 0, 1, out=o),
+    lambda a, o: a.clip(0, 1, out=o),
+    lambda a, o: np.mean(a, axis=1, keepdims=True, out=o[:, :1]),
+    lambda a, o: np.ptp(a, axis=0, out=o[0]),
+    lambda a, o: np.max(a, 1, o[:, 2]),
+    lambda a, o: a.sum(0, out=o[1]),
+    lambda a, o: np.cumsum(a, axis=1, out=o),
+    lambda a, o: np.dot(a[:, :6], a, out=o),
+    lambda a, o: np.einsum("ij,kj->ik", a, a, out=o[:, :6]),
+    lambda a, o: np.concatenate([a[:3], a[:3]], out=o),
+    lambda a, o: np.take(a, [0, 1], 1, out=o[:, :2]),
+    lambda a, o: np.round(a, out=o),
+    lambda a, o: o.fill(3),
+    lambda a, o: o.__setitem__(a > 0, 2),
+]
+
+CALLS = [
+    lambda a: a.reshape(9, 6, order="F") + 0,
+    lambda a: np.reshape(a, (3, -1), "F") + 0,
+    lambda a: (a.ravel("F"), a.flatten(order="F"), np.ravel(a, order="C"), a.copy(order="C")),
+    lambda a: (np.min(a, 0, None, True), np.any(a > 0, 1, None, True), a.sum(1, keepdims=1)),
+    lambda a: (np.mean(a, 1, None, None, True), np.var(a, 0, "float64", None, 1), a.std(1)),
+    lambda a: np.std(a, axis=0, dtype="float32"),
+    lambda a: (np.add.reduce(a), np.maximum.reduce(a, axis=None), np.maximum.reduce(a, 1)),
+    lambda a: np.array([a[0], a[1]], dtype="float32"),
+    lambda a: np.array([[a[0, 0], 1.0], [2.0, a[1, 0]]]) @ a[:2],
+    lambda a: (np.zeros_like(a, order="C") + a, np.full_like(a, 2, shape=(9,))),
+    lambda a: np.full(shape=(9,), fill_value=2.0) + a,
+    lambda a: np.expand_dims(a, (0, 2)) * 2,
+    lambda a: (np.roll(a, (1, 2)), np.roll(a, (1, 2), axis=1)),
+    lambda a: (np.dstack([a[0], a[0]]), np.vstack([a, [1.0] * 9]), np.hstack([[1.0], a[0]])),
+    lambda a: np.concatenate([a, a], dtype="float32"),
+    lambda a: np.outer(a, a[0]),
+    lambda a: np.pad(a, ((1, 2), (3, 0)), constant_values=((1, 2), (3, 4))),
+    lambda a: (np.diff(a, prepend=0), np.diff(a, axis=0, prepend=a[:1], append=a[-1:])),
+    lambda a: np.take(a, [-3, 1000], axis=1, mode="wrap"),
+    lambda a: [a + 1, a * 2],
+    lambda a: sum(k[i] * a[i : 4 + i] for k in KERNELS for i in range(3)) * STEPS[0][1],
+]
+
+
+def agree(found, expected):
+    """Results are of the same kind, dtypes and shapes, and have the same values."""
+    assert type(found) is type(expected)
+    many = isinstance(expected, tuple | list)
+    for one, other in zip(*((found, expected) if many else ([found], [expected])), strict=True):
+        assert (one.dtype, np.shape(one)) == (other.dtype, np.shape(other))
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_results_that_are_written_to_an_array(write):
+    """`out` has what NumPy writes to it, and so has what the function computes of it."""
+
+    def function(a):
+        o = np.zeros_like(a)
+        write(a, o)
+        return o * 2
+
+    agree(tilesolve.pipeline(function)(A), function(A))
+
+
+@pytest.mark.parametrize("function", CALLS)
+def test_arguments_by_place_and_name(function):
+    """Arguments stand where NumPy has them, and are not left out."""
+    agree(tilesolve.pipeline(function)(A), function(A))
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "says"),
+    [
+        (lambda a: np.sum(a, 1, out=KERNELS[0]), TraceError, "none of its own"),
+        (lambda a: np.sum(a, axis=(0, 0)), SizeError, "one twice"),
+        (lambda a: np.swapaxes(a, 0, 5), SizeError, "no axis 5"),
+        (lambda a: a[[0, 1], [0, 1, 2]], SizeError, "do not fit together"),
+        (lambda a: np.einsum("ij->k", a), SizeError, "each letter once"),
+        (lambda a: np.diff(a, n=-1), SizeError, "-1 differences"),
+        (lambda a: np.tile(a, -1), SizeError, "repeated"),
+        (lambda a: np.lib.stride_tricks.sliding_window_view(a, 10, 1), SizeError, "windows"),
+        (lambda a: (a > 0) - (a > 1), DtypeError, "boolean subtract"),
+    ],
+)
+def test_what_numpy_refuses_or_pipelines_lack(function, error, says):
+    """The error says what is wrong, and names the line."""
+    with pytest.raises(error, match=f"{says}.*test_calls_of_numpy.py:"):
+        tilesolve.pipeline(function)(A)
+
+
+def test_functions_have_numpys_dtypes():
+    """Where NumPy computes in another dtype than the operands', the result has it."""
+    for dtype in ("bool", "int8", "int32", "float32"):
+        values = np.array([1, 0, 1]).astype(dtype)
+        agree(tilesolve.pipeline(lambda a: np.square(a))(values), np.square(values))
+        if dtype in ("int32", "float32"):  # others are halves
+            least = np.full(2, np.iinfo("int32").min).astype(dtype)
+            agree(tilesolve.pipeline(lambda a: np.fabs(a))(least), np.fabs(least))
+
+
+def test_constants_are_told_apart():
+    """Zeros have signs; what is no number is traced once."""
+    divide = tilesolve.pipeline(lambda a, c: a / c)
+    for zero in (0.0, -0.0, np.float32(-0.0), 0.0):
+        agree(divide(np.ones(3), zero), np.ones(3) / zero)
+    before = len(divide._known)
+    for _ in range(3):
+        assert np.isnan(divide(np.ones(3), float("nan"))).all()
+    assert len(divide._known) == before + 1
+
+
+def test_other_arguments():
+    """Tuples with names keep these; a slice is a constant."""
+    total = tilesolve.pipeline(lambda p: p.x + p.y)
+    agree(total(Pair(A, A + 1)), A + A + 1)
+    part = tilesolve.pipeline(lambda a, where: a[where] + 1)
+    agree(part(A, slice(1, 3)), A[1:3] + 1)
+    agree(part(A, slice(2, 6)), A[2:6] + 1)
+
+
+def test_pickles_and_copies():
+    """A decorated function is pickled by its name, another one with what it is made of."""
+    assert pickle.loads(pickle.dumps(double)) is double
+    assert copy.copy(double) is double
+    alone = tilesolve.pipeline(agree, threads=1)
+    again = pickle.loads(pickle.dumps(alone))
+    assert again.function is agree
