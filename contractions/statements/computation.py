@@ -290,6 +290,7 @@ def _shape(
                 raise SizeError(
                     f"{stage} has {element} at position {low} of axis {axis}, "
                     f"with {_sizes_of(subscript, extents)}: positions begin at 0"
+                    + (f", and {name} has extent {shapes[name][axis]}" if name in shapes else "")
                 )
             found[axis] = max(found[axis], greatest_value(subscript, box, where) + 1)
             if computed is None and subscript.plain is not None:

@@ -28,7 +28,7 @@ def find_extents(
     Raises
     ------
     SizeError
-        If a letter has no extent, or shapes disagree.
+        If a letter has no extent, shapes disagree, or no array has the first position.
 
     Examples
     --------
@@ -189,12 +189,26 @@ class _Search:
         return greatest_value(use.position, box, known) < use.extent
 
     def _room(self, use: _Use, letter: str) -> int:
-        """Return how many values of a letter have positions inside, of a box of the others."""
+        """Return how many values of a letter have positions inside, of a box of the others.
+
+        Arrays may be too short for the first of them, as slices may be empty; none has negative
+        positions.
+        """
         position = use.position
         factor = position.factor(letter)
         box = {x: (0, self.found.get(x, 1) - 1) for x in position.letters}
         rest = Affine(position.terms, position.offset) - factor * Affine.letter(letter)
         least, greatest = rest.interval(box)
-        if factor < 0:
-            return least // -factor + 1
-        return (position.divisor * use.extent - 1 - greatest) // factor + 1
+        room = (
+            least // -factor + 1
+            if factor < 0
+            else (position.divisor * use.extent - 1 - greatest) // factor + 1
+        )
+        if room < 1 and least < 0 and use.extent and all(x <= y for x, y in box.values()):
+            others = "".join(f", {x}={self.found[x]}" for x in rest.letters)
+            raise SizeError(
+                f"{use.stage} has {use.read} at position {least // position.divisor} of axis "
+                f"{use.axis} where {letter} is 0{others}: positions begin at 0, and "
+                f"{use.read.array} has extent {use.extent} there"
+            )
+        return room

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import tilesolve
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.statements.computation import bind_stages
+from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 
 TEXTS = (
@@ -90,6 +91,43 @@ def test_letters_take_all_the_values_that_arrays_have_room_for(text, sizes, more
 def test_extents_are_the_arrays_own_whatever_the_region(text, where, shapes, sizes):
     dtype = {"T": "float64", "v": "int64"} if "T" in shapes else "float64"
     assert dict(bind_stages(parse_stages(text, where), {}, dtype, shapes).sizes) == sizes
+
+
+@given(
+    st.sampled_from([-3, -2, -1, 1, 2]),
+    st.integers(-2, 2),
+    st.integers(-6, 12),
+    st.integers(1, 3),
+    st.integers(1, 9),
+    st.integers(1, 4),
+)
+def test_positions_that_fall_or_begin_elsewhere_stay_inside(i, k, offset, divisor, extent, width):
+    """Letters take all values up to the first outside; none is read from the end of an array."""
+    text = f"o[i,k] = A[({i}*i+{k}*k+{offset})//{divisor}] * B[k]"
+    shapes = {"A": (extent,), "B": (width,)}
+    steps = (i * np.arange(99)[:, None] + k * np.arange(width) + offset) // divisor
+    inside = ((steps >= 0) & (steps < extent)).all(axis=1)
+    begins = inside[0] or (i > 0 and steps[0].min() >= 0)  # A may be too short, as of a slice
+    if not begins:
+        with pytest.raises(SizeError, match=rf"A\[.* i.*extent {extent}"):
+            bind_stages(parse_stages(text), {}, "float64", shapes)
+        return
+    found = bind_stages(parse_stages(text), {}, "float64", shapes)
+    assert found.sizes["i"] == int(np.argmin(inside))
+    A, B = np.random.rand(extent), np.random.rand(width)
+    wanted = A[steps[: found.sizes["i"]]] * B
+    result = evaluate(found, {"A": A, "B": B})
+    np.testing.assert_array_equal(result, wanted)
+
+
+def test_no_array_has_the_first_position():
+    A, B = np.random.rand(5, 3), np.random.rand(0)
+    message = r"A\[-i-1,k\] at position -1 of axis 0 where i is 0: .* A has extent 5 there"
+    with pytest.raises(SizeError, match=message):
+        tilesolve.nest("o[i,k] = A[-1-i,k]", {"A": A})
+    with pytest.raises(SizeError, match=r"position -2 .* i is 0, k=3: .* A has extent 5"):
+        tilesolve.nest("o[i,k] = A[-i-k,0] * A[0,k]", {"A": A})
+    assert tilesolve.nest("o[i] = B[-1-i]", {"B": B})(B).shape == (0,)
 
 
 def test_what_does_not_follow_is_named():
