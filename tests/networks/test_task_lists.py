@@ -25,6 +25,7 @@ RNG = np.random.default_rng(0)
 def shared_works(monkeypatch):
     """Threads share works however small they are."""
     monkeypatch.setattr(task_lists, "NETWORK_SHARED_SECONDS", 0.0)
+    monkeypatch.setattr(task_lists, "NETWORK_SHARED_ZEROS", 0)
 
 
 def random(*shape):
@@ -78,6 +79,7 @@ def test_threads_share_a_program(threads, python):
 def test_one_thread_does_small_works(monkeypatch):
     """What takes less than to tell others of it."""
     monkeypatch.setattr(task_lists, "NETWORK_SHARED_SECONDS", 1.0)
+    monkeypatch.setattr(task_lists, "NETWORK_SHARED_ZEROS", 1 << 20)
     made, x = small_network(python=False), random(1, 3, 12, 12)
     loaded = tilesolve.onnx.load(made, machine="i7-6700k", threads=2)
     assert set(loaded._recent.bound.tasks.team.table[:, fields.STAGE_COUNT]) == {1}

@@ -231,6 +231,10 @@ NETWORK_SHARED_SECONDS = 5e-6
 its code takes to come: of 2 µs of computing, to see that others are done, and to read what they
 wrote, is a tenth and more."""
 
+NETWORK_SHARED_ZEROS = 1 << 14
+"""Bytes of zeros around images from which on each thread writes those that it reads later: lines
+that change cores take longer than to tell others of a stage."""
+
 WINOGRAD_CROSSING_SHARE = 0.05
 """By which share longer bands of Winograd that threads have each for themselves may be predicted to
 take than those they share: the matrices of these go from core to core, which prices do not have."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from time import perf_counter
 
 import numpy as np
 
-from tilesolve.constants.nests import NETWORK_SHARED_SECONDS
+from tilesolve.constants.nests import NETWORK_SHARED_SECONDS, NETWORK_SHARED_ZEROS
 from tilesolve.constants.policy import LONG_SECONDS
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.kernels.runtime.compiled import address
@@ -85,7 +85,7 @@ class TaskProgram:
         predicted = [one or 0.0 for one in program.predicted]
         for work, seconds in zip(program.works, predicted, strict=True):
             tasks.alone = seconds < NETWORK_SHARED_SECONDS
-            _write(tasks, work, locate)
+            _write(tasks, work, locate, threads)
             ends.append(len(tasks.stages))
             shared_bytes = max(shared_bytes, tasks.shared_bytes)
             tasks.shared_bytes = 0  # works follow each other, and share it
@@ -174,7 +174,7 @@ def _join(runs: Sequence[Run]) -> Iterator[Run]:
             yield Run(several[0].first, several[-1].last, sum(one.seconds for one in several))
 
 
-def _write(tasks: TaskWriter, work: Work, locate: Locate) -> None:
+def _write(tasks: TaskWriter, work: Work, locate: Locate, threads: int) -> None:
     """Write a work: as tasks, or as what Python does."""
     written = False
     if isinstance(work, LayerWork):
@@ -189,14 +189,17 @@ def _write(tasks: TaskWriter, work: Work, locate: Locate) -> None:
         )
         written = work.function.write_call(tasks, given, outs)
     elif isinstance(work, BorderWork):
-        written = _write_border(tasks, work, locate)
+        written = _write_border(tasks, work, locate, threads)
     if not written:
         step = work.bind(locate)
         tasks.write_job(lambda _, held: step(held))  # type: ignore[arg-type]
 
 
-def _write_border(tasks: TaskWriter, work: BorderWork, locate: Locate) -> bool:
-    """Write zeros around images, run by run, if these are whole words."""
+def _write_border(tasks: TaskWriter, work: BorderWork, locate: Locate, threads: int) -> bool:
+    """Write zeros around images, run by run, if these are whole words.
+
+    Each thread writes those of the part of memory that it will read.
+    """
     whole = locate(work.place).transpose(work.place.order)
     inner = (slice(low, -high or None) for low, high in work.ends)
     is_border = np.ones(work.place.shape, np.bool_)
@@ -206,11 +209,14 @@ def _write_border(tasks: TaskWriter, work: BorderWork, locate: Locate) -> bool:
     words = np.concatenate([begins, ends])
     if not whole.flags.c_contiguous or (words % WORD_BYTES).any():
         return False
-    base = whole.ctypes.data
+    base, count = whole.ctypes.data, whole.nbytes // WORD_BYTES
+    cuts = [WORD_BYTES * (count * at // threads) for at in range(threads + 1)]
 
-    def clear() -> None:
-        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+    def clear(low: int, high: int) -> None:
+        lows, highs = np.maximum(begins, low), np.minimum(ends, high)
+        for begin, end in np.stack([lows, highs], 1)[lows < highs].tolist():
             tasks.clear(Located.rows((fields.ZERO, base + begin), (end - begin,), np.dtype("u1")))
 
-    tasks.write_stage([clear])
+    tasks.alone = int(np.sum(ends - begins)) < NETWORK_SHARED_ZEROS
+    tasks.write_stage(partial(clear, *part) for part in pairwise(cuts))
     return True

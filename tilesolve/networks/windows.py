@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -212,7 +213,7 @@ def _group_norm(node: Node, opset: int, x: Any, scale: Any, bias: Any) -> Any:
 def _local_response(node: Node, opset: int, x: Any) -> Any:
     size, rest = node.given["size"], [(0, 0)] * (x.ndim - 2)
     squares = np.pad(x * x, [(0, 0), ((size - 1) // 2, size // 2), *rest], constant_values=0)
-    total = sum(squares[:, at : at + x.shape[1]] for at in range(size))
+    total = reduce(np.add, (squares[:, at : at + x.shape[1]] for at in range(size)))
     factor, power = node.given.get("alpha", 1e-4) / size, node.given.get("beta", 0.75)
     base = kind_of(x)(node.given.get("bias", 1.0)) + kind_of(x)(factor) * total
     return x * np.exp(kind_of(x)(-power) * np.log(base))

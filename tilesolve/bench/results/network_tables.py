@@ -34,7 +34,7 @@ def _write_inputs(case: Result) -> str:
 
 def _write_loading(case: Result) -> str:
     entry = case.entries.get(OURS)
-    return _write_seconds(entry and entry.preparation)
+    return _write_seconds(entry.preparation if entry else None)
 
 
 def _write_seconds(found: float | None) -> str:
