@@ -38,9 +38,7 @@ class Group(Warp):
         leading, apart = (16 if along_sum else form.depth * pitch), 8 * pitch
         fixed = leading >> 4 << 16 | apart >> 4 << 32 | MODES[pitch] << 62
         begin = b.mul(self.begin[at], I32(form.depth * form.fragment.element))
-        if not at:
-            self.memory = self.target.address(b, self.pool)
-        begin = b.add(begin, self.memory)
+        begin = b.add(begin, self.target.address(b, self.pool))
         begin = b.add(begin, I32(at * form.tile_bytes(0)))
         return b.or_(b.zext(b.lshr(begin, I32(4)), I64), I64(fixed))
 

@@ -78,6 +78,7 @@ class _Product(Writer):
         """Write all of it."""
         b, form = self.b, self.form
         self.pool = self.target.pool(b, form.shared_bytes)
+        self.memory = self.target.address(b, self.pool)
         self._find_block()
         self.boxes = {at: self._find_boxes(at) for at in form.boxed}
         self.chunks = {at: self._find_chunks(at) for at in range(2) if at not in self.boxes}
@@ -170,7 +171,7 @@ class _Product(Writer):
         form = self.form
         begin = form.stages * (form.stage_bytes + free * BARRIER_BYTES)
         own = self.b.mul(stage, I32(BARRIER_BYTES))
-        return self.b.add(self.b.add(self.warp.memory, I32(begin)), own)
+        return self.b.add(self.b.add(self.memory, I32(begin)), own)
 
     def _fetch_boxes(self, stage: ir.Value, parity: ir.Value, begin: ir.Value) -> None:
         """Let the first thread fetch what bulk copies bring of a stage, if there is a tile."""
@@ -179,7 +180,7 @@ class _Product(Writer):
         for at, pieces in self.boxes.items():
             own, name = form.operands[at], OPERANDS[at]
             assert own.box
-            base = b.add(b.mul(stage, I32(form.stage_bytes)), self.warp.memory)
+            base = b.add(b.mul(stage, I32(form.stage_bytes)), self.memory)
             steps = self._split(begin, own.box.sums)
             batches = [] if own.box.batches is None else self._split(self.batch, own.box.batches)
             for to, free in pieces:

@@ -51,7 +51,7 @@ class GpuPlan(BaseDevicePlan[DeviceSolution]):
     >>> product = Product.of(Problem.of("ij-ik-kj", 4096, "float16"))
     >>> found = GpuPlan(solve_for_device(product, Device.load("h100")))
     >>> found.price.bottleneck, ".target sm_90" in found.code("ptx")
-    ('L2', True)
+    ('compute', True)
     """
 
     __slots__ = ()
@@ -270,8 +270,8 @@ def _report(found: DeviceSolution) -> Iterator[str]:
         f"{format_size(form.stage_bytes)} in shared memory, {found.registers} registers a thread "
         f"({source})"
     )
-    names = [problem.spec.names[at] for at in found.product.operands]
-    yield from (f"{name} {_copied(form, at)}" for at, name in enumerate(names))
+    operands = (problem.spec.names[at] for at in found.product.operands)
+    yield from (f"{name} {_copied(form, at)}" for at, name in enumerate(operands))
     held = found.occupancy
     yield (
         f"a multiprocessor holds {held.blocks}: {held.share:.0%} of its warps, limited by "
