@@ -156,6 +156,18 @@ def test_plans_have_the_registers_that_the_assembler_counts(name, dtype):
         assert bool(form.bulk_copies) == form.grouped
 
 
+@pytest.mark.slow
+@needs_assembler
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_plans_whose_chunks_are_narrow_do_not_spill(dtype):
+    """Odd sides are copied element by element, with a register for each chunk of deep tiles."""
+    device = Device.load("h100")
+    found = solve_for_device(Product.of(DeviceProblem.of("ij-ik-jk", 1023, dtype)), device)
+    assert max(own.width for own in found.form.operands) == 1
+    assert found.assembled
+    assert assemble(found.form, device.capability).spilled == 0
+
+
 @needs_assembler
 def test_parts_are_added_without_spilling():
     for arithmetic in ("float16", "float64"):

@@ -1,6 +1,7 @@
 """Contractions as products of matrices, and tilings of them."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -154,6 +155,24 @@ def test_groups_are_priced_beside_warps():
         slower = device.scale({"compute": 0.5})
         again = estimate(product, slower, [tiling], [occupy(device, form)])
         assert again.compute[0] > found.compute[0]
+
+
+@pytest.mark.parametrize("fault", [{"spilled": 8}, {"serialized": True}, {"registers": 256}])
+def test_tilings_that_the_assembler_spoils_give_way(fault, monkeypatch):
+    """What spills, waits or takes too many registers is refused, and the next tiling is taken."""
+    asked = []
+
+    def assemble(form, capability):
+        asked.append(form)
+        made = {"registers": 64, "spilled": 0, "serialized": False}
+        return SimpleNamespace(**{**made, **(fault if len(asked) < 4 else {})})
+
+    monkeypatch.setattr("tilesolve.gpu.strategy.assemble", assemble)
+    product = Product.of(Problem.of("ij-ik-kj", "i=511 j=513 k=1023", "float16"))
+    found = solve_for_device(product, Device.load("h100"))
+    assert found.spilled == 3
+    assert found.form == asked[-1] != asked[0]
+    assert (found.registers, found.assembled) == (64, True)
 
 
 def test_groups_multiply_where_that_costs_less():
