@@ -1,11 +1,13 @@
 """What every test starts from."""
 
 import gc
+import hashlib
 import itertools
 import os
 import signal
 import sys
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 import turns
@@ -18,6 +20,8 @@ from tilesolve.planning.geometric import relaxation, strategy
 from tilesolve.plans import cache as plan_cache
 from tilesolve.system import cache_bound, files
 from tilesolve.system.trust import kept_folder
+
+ROOT = Path(__file__).parent.parent
 
 # On a busy machine an example may take any time. Whoever sees a failure can repeat it.
 settings.register_profile(
@@ -32,6 +36,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Processes that tests start would compile each module that they import, again and again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The simulator of caches takes three seconds to compile, in each process. Compiled functions hold
+# those that they call: all are made again when one of them has changed.
+SIMULATOR = hashlib.sha256(
+    b"".join(path.read_bytes() for path in sorted(ROOT.glob("tilesolve/simulation/*.py")))
+)
+os.environ["NUMBA_CACHE_DIR"] = str(ROOT / "build" / "simulator" / SIMULATOR.hexdigest()[:16])
 
 gc.disable()  # until all tests are collected, of which nothing is garbage
 

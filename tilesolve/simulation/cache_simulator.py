@@ -7,8 +7,10 @@ associative cache is one set.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -34,7 +36,7 @@ def lean(function: Function) -> Function:
     >>> lean(lambda number: 2 * number)(3)
     6
     """
-    compiled: Function = _njit(_nrt=False)(function)
+    compiled: Function = _njit(_nrt=False, cache=_is_kept(function))(function)
     return compiled
 
 
@@ -46,9 +48,14 @@ def lean_part(function: Function) -> Function:
     >>> lean_part(lambda number: 2 * number).__name__
     '<lambda>'
     """
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "cache": _is_kept(function)}
     compiled: Function = _njit(_nrt=False, **options)(function)
     return compiled
+
+
+def _is_kept(function: Callable[..., Any]) -> bool:
+    """Return whether compiled code is kept: of functions in files, where NUMBA_CACHE_DIR is set."""
+    return "NUMBA_CACHE_DIR" in os.environ and Path(function.__code__.co_filename).is_file()
 
 
 @dataclass(frozen=True, slots=True)
