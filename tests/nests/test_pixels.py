@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from turns import examples
 
@@ -31,6 +31,7 @@ STATEMENTS = {
 
 
 @examples(30, 80)
+@example("o[y,c,x] = float32(A[y,x,c]) * 2", "bool", (0, 0, 5), 2, False, 0)
 @given(
     st.sampled_from(list(STATEMENTS)),
     st.sampled_from(DTYPES),

@@ -20,8 +20,8 @@ def find_divided_letter(request: NestRequest, letters: Sequence[str]) -> str:
     def find_longest(letter: str) -> float:
         low, high = ends[letter]
         share = -(-extents[letter] // threads)
-        begins = range(0, extents[letter], share)
-        longest = max(min(high + 1, x + share) - max(low, x) for x in begins)
+        begins = range(0, extents[letter], max(share, 1))
+        longest = max((min(high + 1, x + share) - max(low, x) for x in begins), default=0)
         return longest * threads / max(high + 1 - low, 1)
 
     found = {letter: find_longest(letter) for letter in letters}
