@@ -185,7 +185,9 @@ class _Evaluation:
         array = self.arrays[read.array]
         places = [self.place(one) for one in read.subscripts]
         region = self.points(self.stage.region(read), self.shape)
-        needed = [np.broadcast_to(place, self.shape)[region] for place in places]
+        needed = places
+        if not (region.size and region.all()):
+            needed = [np.broadcast_to(place, self.shape)[region] for place in places]
         _check_places(str(read), needed, array.shape)
         if not array.size:
             return np.zeros(np.broadcast_shapes(*(place.shape for place in places)), array.dtype)
