@@ -32,7 +32,7 @@ MACHINE = Machine.load("i7-6700k")
 
 
 @given(
-    extents=st.tuples(*3 * [st.integers(8, 90)]),
+    extents=st.tuples(*3 * [st.integers(8, 60)]),
     workers=st.integers(1, 12),
     room=st.integers(3_000, 200_000),
     spec=st.sampled_from(["ij-ik-kj", "ij-ki-kj", "aijb-aik-kjb", "bij-bik-bkj"]),
