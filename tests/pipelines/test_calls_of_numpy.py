@@ -111,6 +111,17 @@ def test_what_numpy_refuses_or_pipelines_lack(function, error, says):
         tilesolve.pipeline(function)(A)
 
 
+def test_sums_in_a_dtype():
+    """Sums in a narrow dtype leave out what does not fit, as NumPy's do."""
+    values = np.arange(200, dtype="uint8").reshape(20, 10)
+    for dtype in ("uint8", "int16", "bool", "float32"):
+
+        def function(a, dtype=dtype):
+            return a.sum(1, dtype=dtype), np.cumsum(a, 0, dtype), np.add.accumulate(a, 1, dtype)
+
+        agree(tilesolve.pipeline(function)(values), function(values))
+
+
 def test_functions_have_numpys_dtypes():
     """Where NumPy computes in another dtype than the operands', the result has it."""
     for dtype in ("bool", "int8", "int32", "float32"):

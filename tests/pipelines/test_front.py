@@ -176,6 +176,8 @@ def test_what_calls_refuse():
     assert np.array_equal(array, np.ones(6))
     with pytest.raises(SizeError, match="a step returns arrays like those"):
         twice(array, steps=2)
+    with pytest.raises(SizeError, match="steps=0 times or more"):
+        tilesolve.pipeline(lambda a: a + 1)(array, steps=-1)
     with pytest.raises(PlanError, match="returns its argument u"):
         tilesolve.pipeline(_written)(array, out=np.ones(6))
     with pytest.raises(TypeError, match="missing a required argument"):

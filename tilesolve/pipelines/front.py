@@ -287,6 +287,8 @@ def _run_steps(found: _Traced, arrays: Mapping[str, Array], steps: int) -> list[
     """Run a function many times, each time on what it computed before."""
     planned = found.planned(step=True)
     check_kind(steps, int, "steps", "a number", SizeError)
+    if steps < 0:
+        raise SizeError(f"a function runs steps=0 times or more, not {steps}")
     grids = _grids(found.trace, arrays)
     now = {grid: arrays[grid].copy() for grid in grids}
     later = {grid: np.empty_like(array) for grid, array in now.items()}

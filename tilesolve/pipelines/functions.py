@@ -134,7 +134,7 @@ def reduce_axes(
     found = array.make(_reduced(name, over.values(), element, array.dtype.name), shape)
     if keepdims:
         found = found[tuple(None if one in axes else slice(None) for one in range(array.ndim))]
-    return found
+    return found if dtype is None else found.astype(dtype, copy=False)
 
 
 def _reduced(name: str, over: Iterable[str], term: Term, kind: str) -> Term:
@@ -178,7 +178,8 @@ def scan_axis(array: Traced, name: str, axis: int | None = None, dtype: Any = No
     element = array.element(array.shape)
     if letter not in element.letters or not isinstance(element, Read) or element.plain is None:
         element = array.copy().element(array.shape)
-    return array.make(Scan(name, letter, element), array.shape)
+    found = array.make(Scan(name, letter, element), array.shape)
+    return found if dtype is None else found.astype(dtype, copy=False)
 
 
 for _name in ("cumsum", "cumprod"):
