@@ -111,6 +111,17 @@ def test_what_numpy_refuses_or_pipelines_lack(function, error, says):
         tilesolve.pipeline(function)(A)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3)])
+def test_arrays_without_elements(shape):
+    """Borders of no elements, and what is no number, are NumPy's."""
+
+    def function(a):
+        return np.diff(a, axis=0, append=np.concatenate([a, a])), a.std(0, ddof=1), a.sum(1)
+
+    agree(tilesolve.pipeline(function)(np.ones(shape)), function(np.ones(shape)))
+
+
 def test_sums_in_a_dtype():
     """Sums in a narrow dtype leave out what does not fit, as NumPy's do."""
     values = np.arange(200, dtype="uint8").reshape(20, 10)

@@ -339,6 +339,7 @@ class _Letter:
     """The tiles of one letter, and how many of them there are."""
 
     def __init__(self, steps: Sequence[Size], extent: int, cells: CellSequence | None) -> None:
+        extent = max(extent, 1)  # none costs what one does
         self.extent, self.cells = extent, cells
         self.sizes = [*steps, extent]
         self.single = bool(steps) and isinstance(steps[0], int) and steps[0] == 1
@@ -369,7 +370,7 @@ class _Letter:
 
     def mean(self, at: int) -> Size:
         """Return the mean tile after so many loops."""
-        return self.sizes[at] if self.symbolic else self.extent and self.extent / self.counts[at]
+        return self.sizes[at] if self.symbolic else self.extent / self.counts[at]
 
     def corner(self, at: int) -> Size:
         """Return what the first iterations of tiles are multiples of."""

@@ -232,7 +232,7 @@ def _var(
     apart = array - _mean(array, axis, keepdims=True)
     squares = (apart * np.conjugate(apart)).real if array.dtype.kind == "c" else apart * apart
     found = reduce_axes(squares, "add", axis, keepdims=keepdims)
-    return found / (_count(array, axis) - ddof)
+    return found / max(_count(array, axis) - ddof, 0)
 
 
 traces(np.std, method="std")(
