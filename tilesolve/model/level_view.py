@@ -45,6 +45,11 @@ class LevelView:
     read: float | None = None
     stream: float | None = None
 
+    @property
+    def stream_rate(self) -> float:
+        """Bytes per second at which the server is written past all caches."""
+        return self.stream or self.bandwidth
+
     def seconds(self, volumes: Sequence[Any]) -> Any:  # noqa: ANN401 - numbers, arrays or signomials
         """Return how long the server takes for the volumes of all tensors, output first.
 

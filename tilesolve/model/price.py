@@ -7,7 +7,7 @@ expressions and the nonlinear program come from the same walk and are tested aga
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tilesolve.contractions.errors import SizeError
@@ -231,6 +231,36 @@ def price_levels(
         )
         for place, moved, volumes, packing in parts
     )
+
+
+def send_past_caches(
+    levels: Sequence[LevelPrice], places: Sequence[LevelView], at: int = 0
+) -> tuple[tuple[LevelPrice, ...], float]:
+    """Return what levels serve of all but one tensor, and how long memory takes for that one.
+
+    It goes past the caches, so that the registers alone have it.
+
+    Examples
+    --------
+    >>> near = LevelPrice("L1", "register", (64.0,), (64.0,), (0.0,), 1.0)
+    >>> far = LevelPrice("memory", "L1", (64.0,), (64.0,), (0.0,), 4.0)
+    >>> views = [LevelView(x, 32.0, 64, y, 16.0, stream=8.0) for x, y in ("rL", "Lm")]
+    >>> levels, seconds = send_past_caches((near, far), views)
+    >>> levels[1].volume, levels[1].seconds, seconds
+    (0.0, 0.0, 8.0)
+    """
+    seconds = levels[-1].volumes[at] / places[-1].stream_rate
+
+    def leave_out(level: LevelPrice, place: LevelView) -> LevelPrice:
+        moved, volumes = (
+            tuple(0.0 if n == at else size for n, size in enumerate(sizes))
+            for sizes in (level.moved, level.volumes)
+        )
+        spared = float(place.seconds(level.volumes)) - float(place.seconds(volumes))
+        left = max(level.seconds - spared, 0.0)
+        return replace(level, moved=moved, volumes=volumes, seconds=left)
+
+    return (levels[0], *map(leave_out, levels[1:], places[1:])), seconds
 
 
 def _crossing_cycles(problem: Problem, costs: Costs) -> float:

@@ -58,7 +58,7 @@ def start_arrays(
     if not cost.levels or (start == "cold" and not between):
         return cost
     moved, last = cost.levels[-1].moved, places[-1]
-    least = inf if start == "cold" else sum(moved[cost.past_caches > 0 :])
+    least = inf if start == "cold" else sum(moved)
     apart = [min(least, one) for one in between or [inf] * len(moved)]
     shares, found = [1.0] * len(apart), list(cost.levels[:1])
     for level, place in zip(cost.levels[1:], places[1:], strict=True):
@@ -67,7 +67,7 @@ def start_arrays(
         pairs = zip(apart, ramps, strict=True)
         beyond = (max(x / place.capacity - low, 0.0) / (high - low) for x, (low, high) in pairs)
         shares = list(map(min, shares, beyond))
-        found.append(_shared(level, place, shares, past_caches=cost.past_caches > 0))
+        found.append(_shared(level, place, shares))
     return replace(cost, levels=tuple(found))
 
 
@@ -79,13 +79,13 @@ def list_between(
     Parameters
     ----------
     works
-        The bytes that each touches of arrays, by their names.
+        The bytes that each touches of arrays in caches, by their names.
     past
         The array that each writes past the caches.
 
     Examples
     --------
-    >>> list_between([{"a": 8.0, "b": 2.0}, {"b": 2.0, "c": 4.0}, {"a": 8.0}], [None, "c", None])
+    >>> list_between([{"a": 8.0, "b": 2.0}, {"b": 2.0, "c": 0.0}, {"a": 8.0}], [None, "c", None])
     [{}, {'b': 10.0}, {'a': 10.0}]
     """
     found: list[dict[str, float]] = []
@@ -95,9 +95,8 @@ def list_between(
             begin = _find_touch(works, past, at, name)
             if begin is not None:
                 seen: dict[str, float] = {}
-                for one, without in zip(works[begin:at], past[begin:at], strict=True):
-                    kept = {x: size for x, size in one.items() if x != without}
-                    seen |= {x: max(size, seen.get(x, 0.0)) for x, size in kept.items()}
+                for one in works[begin:at]:
+                    seen |= {x: max(size, seen.get(x, 0.0)) for x, size in one.items()}
                 distances[name] = sum(seen.values())
         found.append(distances)
     return found
@@ -134,12 +133,10 @@ def charge_sources(cost: Price) -> Price:
     >>> charge_sources(Price((one, two), 0.0, 1.0, ())).level("L1").seconds
     0.75
     """
-    first = int(cost.past_caches > 0)  # an output past the caches is counted by itself
 
     def share(level: LevelPrice, beyond: LevelPrice | None) -> float:
         """Return the share of a level's bytes that pass it."""
-        own = sum(level.volumes[first:])
-        return sum(beyond.volumes[first:]) / own if beyond and own else 0.0
+        return beyond.volume / level.volume if beyond and level.volume else 0.0
 
     farther = [*cost.levels[1:], None]
     found = [
@@ -149,25 +146,16 @@ def charge_sources(cost: Price) -> Price:
     return replace(cost, levels=tuple(found))
 
 
-def _shared(
-    level: LevelPrice, place: LevelView, shares: Sequence[float], *, past_caches: bool
-) -> LevelPrice:
-    """Return shares of what a level serves of each tensor.
-
-    An output past the caches comes from nowhere, and is no part of the level's time.
-    """
-    kept = [1.0, *shares[1:]] if past_caches else shares
+def _shared(level: LevelPrice, place: LevelView, shares: Sequence[float]) -> LevelPrice:
+    """Return shares of what a level serves of each tensor."""
 
     def take(sizes: Sequence[float]) -> tuple[float, ...]:
-        return tuple(share * size for share, size in zip(kept, sizes, strict=True))
-
-    def time(volumes: Sequence[float]) -> float:
-        return float(place.seconds([0.0, *volumes[1:]] if past_caches else volumes))
+        return tuple(share * size for share, size in zip(shares, sizes, strict=True))
 
     if not level.volumes:
         return level
-    volumes, whole = take(level.volumes), time(level.volumes)
-    seconds = level.seconds * (time(volumes) / whole) if whole else 0.0
+    volumes, whole = take(level.volumes), float(place.seconds(level.volumes))
+    seconds = level.seconds * (float(place.seconds(volumes)) / whole) if whole else 0.0
     return LevelPrice(
         level.level, level.holder, take(level.moved), volumes, take(level.packing), seconds
     )

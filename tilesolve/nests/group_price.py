@@ -9,9 +9,8 @@ from math import ceil, prod
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.model import Machine
 from tilesolve.model.chain import Chain
-from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import Buffer, Do, LoopTree, Node, list_loops, list_works, renumber
-from tilesolve.model.price import LevelPrice, Price, list_levels, price_levels
+from tilesolve.model.price import Price, list_levels, price_levels, send_past_caches
 from tilesolve.model.traffic import count_traffic
 from tilesolve.nests.arithmetic import (
     arithmetic_seconds,
@@ -49,20 +48,12 @@ def price_group(request: NestRequest, tree: LoopTree) -> Price:
             done += one.points()
             once += one.regions.points(one.stage, {})
     levels = price_levels(places, found, done / once if once else 1.0)
+    past_caches = 0.0
     if tree.output == "stream":
         arrays = [one.array for one in Chain(without_arrays(tree)).accesses]
         root = arrays.index(computation.output.name)
-        levels = _charge_stream(levels, places[-1], levels[-1].volumes[root])
-    return Price(levels, compute, calls, ())
-
-
-def _charge_stream(
-    levels: Sequence[LevelPrice], memory: LevelView, size: float
-) -> tuple[LevelPrice, ...]:
-    """Return what levels serve where so many bytes go past the caches, at a rate of their own."""
-    *near, last = levels
-    slower = 1 / (memory.stream or memory.bandwidth) - 1 / memory.bandwidth
-    return (*near, replace(last, seconds=last.seconds + max(slower, 0.0) * size))
+        levels, past_caches = send_past_caches(levels, places, root)
+    return Price(levels, compute, calls, (), past_caches)
 
 
 def without_arrays(tree: LoopTree) -> LoopTree:

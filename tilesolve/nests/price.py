@@ -16,7 +16,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.access import Access, Box
 from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import LoopTree
-from tilesolve.model.price import LevelPrice, Price, list_levels, price_levels
+from tilesolve.model.price import LevelPrice, Price, list_levels, price_levels, send_past_caches
 from tilesolve.model.runs import charge_runs
 from tilesolve.model.traffic import count_traffic
 from tilesolve.nests.arithmetic import arithmetic_seconds
@@ -39,8 +39,7 @@ def price_nest(computation: Computation, tree: LoopTree, machine: Machine) -> Pr
         levels = tuple(map(partial(_charge_output, 2 * filled, filled), levels, places))
     past_caches = 0.0
     if streamed:
-        past_caches = levels[-1].volumes[0] / (places[-1].stream or places[-1].bandwidth)
-        levels = (levels[0], *map(_spare_output, levels[1:], places[1:]))
+        levels, past_caches = send_past_caches(levels, places)
     compute = region * arithmetic_seconds(computation, tree, machine)
     calls = region * float(found.calls)
     if streamed and not has_whole_lines(computation.output, machine.levels[0].line):
@@ -56,12 +55,6 @@ def _charge_output(volume: float, moved: float, level: LevelPrice, place: LevelV
         volumes=(level.volumes[0] + volume, *level.volumes[1:]),
         seconds=level.seconds + float(place.seconds((volume,))),
     )
-
-
-def _spare_output(level: LevelPrice, place: LevelView) -> LevelPrice:
-    """Return what a level serves in the time that it takes without the output."""
-    seconds = level.seconds - float(place.seconds(level.volumes[:1]))
-    return replace(level, seconds=max(seconds, 0.0))
 
 
 def has_whole_lines(array: ArrayInfo, line: int) -> bool:

@@ -188,7 +188,7 @@ def _levels(solution: LoopSolution | FusedSolution | MoveSolution) -> Iterator[s
         moved, seconds = format_volume(level.volume), format_duration(level.seconds)
         yield f"  {level.level:<8} {moved:>10} {seconds:>10}"
     if cost.past_caches:
-        moved, taken = format_volume(cost.levels[-1].volumes[0]), format_duration(cost.past_caches)
-        yield f"  {'stores':<8} {moved:>10} {taken:>10}"
+        moved = format_volume(cost.past_caches * solution.request.places[-1].stream_rate)
+        yield f"  {'stores':<8} {moved:>10} {format_duration(cost.past_caches):>10}"
     yield f"  {'compute':<8} {'':>10} {format_duration(cost.compute):>10}"
     yield f"  bound by {cost.bottleneck}"

@@ -9,7 +9,7 @@ from typing import Literal, Self, get_args
 
 import numpy as np
 
-from tilesolve.constants.nests import NEST_CONTRACTION_FLOPS, NEST_STEP_SHOWN
+from tilesolve.constants.nests import NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import MachineError, PlanError
 from tilesolve.contractions.statements.computation import Computation, bind_stages
@@ -164,10 +164,9 @@ class NestRequest:
         """
         return charge_sources(start_arrays(cost, self.places, self.start, between))
 
-    def score(self, cost: Price, between: Sequence[float] = (), *, in_step: bool = False) -> float:
-        """Return what loops are compared by; less shows of levels beside sums that are in step."""
-        shown = self.machine.costs.level_overlap * (NEST_STEP_SHOWN if in_step else 1.0)
-        return score_price(self.charge(cost, between), shown)
+    def score(self, cost: Price, between: Sequence[float] = (), shown: float = 1.0) -> float:
+        """Return what loops are compared by; `shown` times the usual shows of other levels."""
+        return score_price(self.charge(cost, between), self.machine.costs.level_overlap * shown)
 
 
 def _find_outputs(computation: Computation, stages: Sequence[Stage]) -> tuple[str, ...]:

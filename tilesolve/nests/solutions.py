@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
+from tilesolve.constants.nests import NEST_STEP_SHOWN, PIPELINE_TURNS_SHOWN
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
@@ -14,6 +15,7 @@ from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.program import Program
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
+from tilesolve.model.score import score_price, score_times
 from tilesolve.nests.band_steps import BandBuffer, BandStep
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
@@ -98,8 +100,8 @@ class _Looped(_Priced):
 
     def score_after(self, between: Sequence[float] = ()) -> float:
         """Return the same, given how many bytes were touched since each tensor was."""
-        in_step = is_in_step(self.statement, self.loops)
-        return self.request.score(self.cost, between, in_step=in_step)
+        shown = NEST_STEP_SHOWN if is_in_step(self.statement, self.loops) else 1.0
+        return self.request.score(self.cost, between, shown)
 
     @property
     def program(self) -> Program:
@@ -149,6 +151,18 @@ class FusedSolution(_Looped):
     """Several stages that generated loops compute together, each where the last one needs it."""
 
     kind: ClassVar[NestClass] = NestClass.FUSED
+
+    def score_after(self, between: Sequence[float] = ()) -> float:
+        """Return the same, given how many bytes were touched since each tensor was.
+
+        A stage loads from the first cache as it computes; farther levels serve another in turn.
+        """
+        cost = self.request.charge(self.cost, between)
+        overlap = self.request.machine.costs.level_overlap
+        near, *far = cost.levels
+        core = float(score_times([cost.compute, near.seconds], overlap))
+        cost = replace(cost, compute=core, levels=(replace(near, seconds=0.0), *far))
+        return score_price(cost, min(PIPELINE_TURNS_SHOWN * overlap, 1.0))
 
     @classmethod
     def of(cls, request: NestRequest, grouping: Grouping, why: str, *, streamed: bool) -> Self:
