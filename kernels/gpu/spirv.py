@@ -7,7 +7,7 @@ Copies are done at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from llvmlite import ir
 
@@ -252,19 +252,22 @@ class Spirv(Nvptx):
 
     def _write_copy(self, own: ir.Function, element: int) -> None:
         """Write the body of a copy: element by element, zeros outside, chunks exchanged."""
+        own.attributes.add("noinline")  # or the CPU's compiler takes minutes
         b, size = ir.IRBuilder(own.append_basic_block()), I64(element)
         pool, to, source, table, missing, *begin = own.args
         words = [
             b.load(b.gep(table, [I32(at)], source_etype=I64), align=8, typ=I64)
             for at in range(2 + 3 * DIMENSIONS)
         ]
-        swizzle, count = b.trunc(words[0], I32), b.trunc(words[1], I32)
-        with _counting(b, count) as number:
-            rest, place, inside = b.zext(number, I64), I64(0), I1(1)
-            for at, first in enumerate(begin):
+        swizzle, number = b.trunc(words[0], I32), I32(0)
+        with ExitStack() as loops:
+            place, inside = I64(0), I1(1)
+            for at in reversed(range(DIMENSIONS)):
                 extent, stride, box = words[2 + at :: DIMENSIONS]
-                along = b.add(b.sext(first, I64), b.urem(rest, box))
-                rest = b.udiv(rest, box)
+                side = b.trunc(box, I32)
+                own_number = loops.enter_context(_counting(b, side))
+                number = b.add(b.mul(number, side), own_number)
+                along = b.sext(b.add(begin[at], own_number), I64)
                 inside = b.and_(inside, b.icmp_unsigned("<", along, extent))
                 place = b.add(place, b.mul(along, stride))
             kind = CHUNKS[element]

@@ -102,11 +102,11 @@ BOXED = (
     ("abcd-aebf-dfce", {"a": 3, "b": 16, "c": 24, "d": 2, "e": 3, "f": 64}, (0, 1)),
     ("cabd-caeb-cde", {"a": 5, "b": 64, "c": 2, "d": 17, "e": 40}, (0, 1)),
 )
-"""Layouts whose operands bulk copies fetch, both or one, in tiles of 64 by 16 by 64."""
+"""Layouts whose operands bulk copies fetch, both or one, in tiles of 64 by 32 by 64."""
 
 
 def test_tiles_are_fetched_by_tensor_maps():
-    cases = [group_case("float16", spec, sizes, (64, 16, 64)) for spec, sizes, _ in BOXED[:3]]
+    cases = [group_case("float16", spec, sizes, (64, 32, 64)) for spec, sizes, _ in BOXED[:3]]
     check(cases)
 
 
@@ -114,7 +114,7 @@ def test_tiles_are_fetched_by_tensor_maps():
 @pytest.mark.parametrize("stages", [3, 5])
 def test_tiles_of_several_letters_are_fetched(stages):
     cases = [
-        group_case("bfloat16", spec, sizes, (64, 16, 64), stages=stages, seed=seed)
+        group_case("bfloat16", spec, sizes, (64, 32, 64), stages=stages, seed=seed)
         for seed, (spec, sizes, _) in enumerate(BOXED)
     ]
     for (job, *_), (spec, _, boxed) in zip(cases, BOXED, strict=True):
@@ -124,7 +124,7 @@ def test_tiles_of_several_letters_are_fetched(stages):
 
 def test_wrong_tensor_maps_show():
     """A wrong swizzle, box, extent or stride gives wrong numbers."""
-    right = group_case("float16", "ij-ik-jk", {"i": 65, "j": 16, "k": 200}, (64, 16, 64))
+    right = group_case("float16", "ij-ik-jk", {"i": 65, "j": 16, "k": 200}, (64, 32, 64))
     job, wanted = right[:2]
     (name, own), *others = job.launches.maps
     wrong = (
@@ -156,7 +156,7 @@ def test_barriers_that_would_never_pass_show(fault, monkeypatch):
     if fault == "release":
         monkeypatch.setattr(product_kernels._Product, "_release", lambda *_: None)
     make_code.cache_clear()
-    case = group_case("float16", "ij-ik-jk", {"i": 64, "j": 16, "k": 520}, (64, 16, 64))
+    case = group_case("float16", "ij-ik-jk", {"i": 64, "j": 16, "k": 520}, (64, 32, 64))
     with pytest.raises(AssertionError):
         check([case])
     make_code.cache_clear()
