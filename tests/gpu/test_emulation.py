@@ -99,7 +99,7 @@ BOXED = (
     ("ij-ki-kj", {"i": 72, "j": 40, "k": 77}, (0, 1)),
     ("ij-ik-kj", {"i": 65, "j": 23, "k": 136}, (0,)),
     ("bij-bik-bkj", {"b": 2, "i": 65, "j": 24, "k": 100}, (1,)),
-    ("abcd-aebf-dfce", {"a": 3, "b": 16, "c": 24, "d": 2, "e": 3, "f": 64}, (0, 1)),
+    ("abcd-aebf-dfce", {"a": 3, "b": 16, "c": 24, "d": 2, "e": 3, "f": 64}, (0,)),
     ("cabd-caeb-cde", {"a": 5, "b": 64, "c": 2, "d": 17, "e": 40}, (0, 1)),
 )
 """Layouts whose operands bulk copies fetch, both or one, in tiles of 64 by 32 by 64."""
