@@ -368,8 +368,12 @@ NUMBERS = {
         "networks.winograd_stages": "OUT _IMAGES _RESULTS _FILTERS",
     },
     "what GPUs' instructions are like": {
-        "kernels.gpu.forms": "WARP GROUP SWIZZLE_BYTES _HALVES _BYTES FRAGMENTS",
-        "kernels.gpu.targets": "I1 I8 I16 I32 I64 GLOBAL SHARED CHUNKS AVAILABLE PTX_VERSIONS",
+        "kernels.gpu.forms": "WARP GROUP DIMENSIONS BARRIER_BYTES SWIZZLE_BYTES _HALVES _BYTES "
+        "FRAGMENTS",
+        "kernels.gpu.targets": "I1 I8 I16 I32 I64 GLOBAL SHARED MAP CHUNKS AVAILABLE PTX_VERSIONS",
+        "kernels.gpu.spirv": "SPOILED",
+        "gpu.tensor_maps": "BOX_SIDE STRIDE_BYTES MOST_STRIDE",
+        "gpu.card": "MAP_BYTES _SWIZZLES _ELEMENTS _L2_LINES _ENCODER",
         "kernels.gpu.groups": "MODES",
         "kernels.gpu.parts": "THREADS",
         "kernels.gpu.sweeping": "SWEEP_THREADS",
@@ -378,7 +382,7 @@ NUMBERS = {
     },
     "how plans for GPUs are judged and written": {
         "bench.gpu": "SECONDS SIDES CASE_SECONDS MOST_ROUNDS ERRORS",
-        "bench.gpu_decisions": "SHAPES SEED SIDES LINE COMPARED SECONDS LIMITS",
+        "bench.gpu_decisions": "SHAPES SEED SIDES LINE ASKED COMPARED SECONDS LIMITS",
         "plans.device_base": "DEVICE_FORMAT",
     },
     "which numbers of exporters are equal": {"networks.patterns": "ATTRIBUTE_SLACK"},

@@ -134,14 +134,10 @@ def estimate(
     rows, columns, steps, batches = product.extents
     form = {
         name: np.array([getattr(one.form, name) for one in tilings])
-        for name in ("rows", "columns", "depth", "threads", "ahead", "grouped")
+        for name in ("rows", "columns", "depth", "ahead")
     }
     warps = np.array([one.form.read_tile for one in tilings]).T
-    sides = np.array([one.form.side for one in tilings]).prod(axis=1)
-    sides = np.where(form["grouped"], limits.BUSY_FRAGMENTS, sides)
     deep = np.array([one.form.fragment.depth for one in tilings])
-    engines = [one.form.engine for one in tilings]
-    peaks = {name: device.peak(name) or 0.0 for name in set(engines)}
     parts, group = (
         np.array([getattr(one, name) for one in tilings]) for name in ("parts", "group")
     )
@@ -176,22 +172,32 @@ def estimate(
         volumes.append((own[0] + more, *(one + 0.0 * sums for one in own[1:])))
         longer = uneven if at < 2 else 1.0
         seconds.append(view.seconds(own) * longer + more / view.bandwidth)
-    rate = np.array([peaks[name] for name in engines]) / device.multiprocessors
-    active = np.minimum(resident, busiest) * form["threads"] / WARP
-    quarters = active / limits.QUARTERS
-    busy = np.minimum(sides, limits.BUSY_FRAGMENTS) / limits.BUSY_FRAGMENTS * quarters
-    busy = np.minimum(1.0, np.minimum(busy, quarters))
-    compute = busiest * (2.0 * form["rows"] * form["columns"] * part / (rate * busy))
+    work = busiest * (2.0 * form["rows"] * form["columns"] * part)
+    busy = _busy_seconds(device, tilings, np.minimum(resident, busiest), work)
     trips = part / form["depth"]
-    compute = compute + rounds * trips * limits.STEP_CYCLES / device.frequency
+    busy = busy + rounds * trips * limits.STEP_CYCLES / device.frequency
     fetch_seconds = limits.FETCH_SHARE * device.latency_seconds
     fetched = rounds * trips * fetch_seconds / np.maximum(1, form["ahead"])
     copies = np.array([_copy_instructions(one.form) for one in tilings])
     copying = busiest * trips * copies / (limits.QUARTERS * device.frequency)
     waiting = device.launch_seconds * (1 + limits.PART_LAUNCHES * (parts > 1))
     waiting = waiting + rounds * device.latency_seconds
-    busy_seconds = np.maximum(np.maximum(compute, fetched), copying)
-    return Estimate(traffic.moved, tuple(volumes), tuple(seconds), busy_seconds, waiting, blocks)
+    compute = np.maximum(np.maximum(busy, fetched), copying)
+    return Estimate(traffic.moved, tuple(volumes), tuple(seconds), compute, waiting, blocks)
+
+
+def _busy_seconds(
+    device: Device, tilings: Sequence[Tiling], active: Vector, work: Vector
+) -> Vector:
+    """Return how long a multiprocessor's arithmetic takes, with so many blocks at once."""
+    sides = np.array([one.form.side for one in tilings]).prod(axis=1)
+    grouped = np.array([one.form.grouped for one in tilings])
+    fragments = np.where(grouped, limits.BUSY_FRAGMENTS, sides)
+    quarters = active * np.array([one.form.threads for one in tilings]) / WARP / limits.QUARTERS
+    busy = np.minimum(fragments, limits.BUSY_FRAGMENTS) / limits.BUSY_FRAGMENTS * quarters
+    rates = {name: device.peak(name) or 0.0 for name in {one.form.engine for one in tilings}}
+    rate = np.array([rates[one.form.engine] for one in tilings]) / device.multiprocessors
+    return work / (rate * np.minimum(1.0, np.minimum(busy, quarters)))
 
 
 def _copy_instructions(form: Form) -> float:
