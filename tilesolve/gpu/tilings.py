@@ -197,7 +197,8 @@ def _busy_seconds(
     busy = np.minimum(fragments, limits.BUSY_FRAGMENTS) / limits.BUSY_FRAGMENTS * quarters
     rates = {name: device.peak(name) or 0.0 for name in {one.form.engine for one in tilings}}
     rate = np.array([rates[one.form.engine] for one in tilings]) / device.multiprocessors
-    return work / (rate * np.minimum(1.0, np.minimum(busy, quarters)))
+    seconds: Vector = work / (rate * np.minimum(1.0, np.minimum(busy, quarters)))
+    return seconds
 
 
 def _copy_instructions(form: Form) -> float:
