@@ -147,7 +147,9 @@ def test_constants_are_told_apart():
     """Zeros have signs; what is no number is traced once."""
     divide = tilesolve.pipeline(lambda a, c: a / c)
     for zero in (0.0, -0.0, np.float32(-0.0), 0.0):
-        agree(divide(np.ones(3), zero), np.ones(3) / zero)
+        with np.errstate(divide="ignore"):
+            wanted = np.ones(3) / zero
+        agree(divide(np.ones(3), zero), wanted)
     before = len(divide._known)
     for _ in range(3):
         assert np.isnan(divide(np.ones(3), float("nan"))).all()
