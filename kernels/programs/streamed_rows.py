@@ -261,6 +261,25 @@ def emit_through_caches(
     emit_first_lanes(builder, lanes, (low, done, builder.sub(extent, done)), part)
 
 
+def emit_aligned(
+    builder: ir.IRBuilder, lanes: int, row: tuple[Place, ir.Value, ir.Value], part: Part, run: Run
+) -> None:
+    """Emit a row of so many elements, of which some lie before the first vector that begins a line.
+
+    Whole vectors begin there: what crosses lines is stored as two parts. Both ends are masked.
+    """
+    low, extent, head = row
+    done = run(head, extent, None)
+
+    def end(trip: ir.Value) -> None:
+        first = builder.icmp_signed("==", trip, INT64(0))
+        begin = builder.select(first, INT64(0), done)
+        left = builder.sub(builder.select(first, head, extent), begin)
+        emit_first_lanes(builder, lanes, (low, begin, left), part)
+
+    vectors.repeat(builder, INT64(2), end)
+
+
 def emit_first_lanes(
     builder: ir.IRBuilder, lanes: int, where: tuple[Place, ir.Value, ir.Value], part: Part
 ) -> None:

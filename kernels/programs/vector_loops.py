@@ -12,6 +12,7 @@ from tilesolve.constants import tuning
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels.ir import masking, vectors
+from tilesolve.kernels.ir.arithmetic import BIT
 from tilesolve.kernels.ir.term_values import chains_formulas
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.bounds import count_trips, range_of
@@ -22,7 +23,14 @@ from tilesolve.kernels.programs.points_in_step import emit_in_step
 from tilesolve.kernels.programs.program import Compute, Guard, Hold, Loop, Node, Start
 from tilesolve.kernels.programs.range_checks import range_checks
 from tilesolve.kernels.programs.scope import Lanes, Place, Scope, both, emit_extreme
-from tilesolve.kernels.programs.streamed_rows import Store, StreamedRows, emit_through_caches
+from tilesolve.kernels.programs.streamed_rows import (
+    Part,
+    Run,
+    Store,
+    StreamedRows,
+    emit_aligned,
+    emit_through_caches,
+)
 from tilesolve.kernels.programs.term_emitter import TermEmitter
 
 Emit = Callable[[Sequence[Node], Scope], None]
@@ -141,11 +149,48 @@ def emit_vector_loop(
 
     if rows is not None:
         rows.emit(low, extent, part, run)
-        return
-    if trips.exact and trips.most % lanes == 0:
-        run(INT64(0), extent, None)
     else:
-        emit_through_caches(builder, lanes, (low, extent), part, run)
+        _emit_near(emitter, (loop, lanes, bool(block)), scope, (low, extent), (part, run))
+
+
+def _emit_near(
+    emitter: Emitter,
+    what: tuple[Loop, int, bool],
+    scope: Scope,
+    row: tuple[Place, ir.Value],
+    parts: tuple[Part, Run],
+) -> None:
+    """Emit a row through the caches, of a loop whose vectors have so many lanes.
+
+    Whole vectors begin with lines in long rows that are stored, of no block of rows.
+    """
+    (loop, lanes, in_block), (low, extent), builder = what, row, emitter.builder
+    trips, least = count_trips(loop, scope.ranges), tuning.ALIGNED_VECTORS * lanes
+    stored = find_stored(emitter, loop)
+    if stored is not None and not in_block and trips.most >= least:
+        found = StreamedRows(emitter, loop, stored, scope, lanes, in_block=False, whole=BIT(1))
+        is_long = builder.icmp_signed(">=", extent, INT64(least))
+        head = builder.select(is_long, found.count_to_line(low), INT64(0))
+        emit_aligned(builder, lanes, (low, extent, head), *parts)
+    elif trips.exact and trips.most % lanes == 0:
+        parts[1](INT64(0), extent, None)
+    else:
+        emit_through_caches(builder, lanes, (low, extent), *parts)
+
+
+def find_stored(emitter: Emitter, loop: Loop) -> int | None:
+    """Return the stage of a loop that computes it alone and stores its vectors side by side.
+
+    What is in buffers begins with vectors, and sums load what they store.
+    """
+    if len(loop.body) != 1 or not isinstance(node := loop.body[0], Compute):
+        return None
+    stage = emitter.stage(node.stage)
+    target = emitter.targets[stage.name]
+    if target.unit is None or target.origin or stage.reduction is not None:
+        return None
+    along = stage.axes[target.unit]
+    return node.stage if isinstance(along, Affine) and along.plain == loop.name else None
 
 
 def is_ragged(loop: Loop, scope: Scope) -> bool:

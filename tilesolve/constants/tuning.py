@@ -250,6 +250,9 @@ CHAINED_VECTORS = 4
 """Vectors that a program computes at once where functions are of one another's results: twice as
 fast as one, where each has steps enough to fill the CPU's window by itself."""
 
+ALIGNED_VECTORS = 8
+"""Vectors from which on a loop that stores them begins with the part of one before a line."""
+
 MAX_TRIPS_WRITTEN_OUT = 64
 """Trips of a loop of a program that are written out at most."""
 
