@@ -187,10 +187,17 @@ def find_stored(emitter: Emitter, loop: Loop) -> int | None:
         return None
     stage = emitter.stage(node.stage)
     target = emitter.targets[stage.name]
-    if target.unit is None or target.origin or stage.reduction is not None:
+    if target.origin or stage.reduction is not None:
         return None
-    along = stage.axes[target.unit]
-    return node.stage if isinstance(along, Affine) and along.plain == loop.name else None
+    return node.stage if _lies_along(emitter, node.stage, loop.name) else None
+
+
+def _lies_along(emitter: Emitter, number: int, letter: str) -> bool:
+    """Return whether what a stage stores lies side by side along a letter."""
+    stage = emitter.stage(number)
+    unit = emitter.targets[stage.name].unit
+    along = None if unit is None else stage.axes[unit]
+    return isinstance(along, Affine) and along.plain == letter
 
 
 def is_ragged(loop: Loop, scope: Scope) -> bool:
@@ -270,14 +277,13 @@ def writes_past(emitter: Emitter, number: int, letter: str) -> bool:
     """
     stage = emitter.stage(number)
     target = emitter.targets[stage.name]
-    if stage.name not in emitter.skeleton.non_temporal or target.unit is None:
+    if stage.name not in emitter.skeleton.non_temporal:
         return False
     stages = emitter.skeleton.stages
     if target.origin or any(read.array == stage.name for one in stages for read in one.reads):
         return False
-    along = stage.axes[target.unit]
     reduces = stage.reduction is not None and emitter.held_stage != number
-    return isinstance(along, Affine) and along.plain == letter and not reduces
+    return _lies_along(emitter, number, letter) and not reduces
 
 
 def _emit_body(emitter: Emitter, body: Sequence[Node], scope: Scope, store: Store | None) -> None:
