@@ -3,6 +3,7 @@ import html
 import re
 import threading
 import tracemalloc
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -178,6 +179,21 @@ def test_large_intermediates_take_the_layout_of_the_fastest_plans(monkeypatch):
 # Memory
 
 
+def measure_peak(call: Callable[[], object]) -> int:
+    """Return the most bytes that a call allocates at once.
+
+    The least of three calls: other threads of the process (the test runner's own) allocate too.
+    """
+    peaks = []
+    for _ in range(3):
+        gc.collect()
+        tracemalloc.start()
+        call()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    return min(peaks)
+
+
 def test_the_memory_that_is_reported_is_what_is_used():
     """numpy's allocations while it runs stay within the peak that the report gives."""
     for text, shapes in [
@@ -192,11 +208,7 @@ def test_the_memory_that_is_reported_is_what_is_used():
         operands = random(shapes)
         out = np.empty(found.shape)
         found(*operands, out=out)
-        gc.collect()
-        tracemalloc.start()
-        found(*operands, out=out)
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
+        peak = measure_peak(lambda: found(*operands, out=out))  # noqa: B023 - called at once
         assert peak <= found.peak + 10_000, text
         if found.peak > 50_000:
             assert peak >= found.peak / 2, text
@@ -409,12 +421,7 @@ def test_what_has_its_batch_in_front_in_memory_is_not_copied():
     out = np.full((33, 128, 128), np.nan).transpose(1, 2, 0)
     found(*operands, out=out)  # loads code
     out[:] = np.nan
-    gc.collect()
-    tracemalloc.start()
-    found(*operands, out=out)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < operands[0].nbytes / 2
+    assert measure_peak(lambda: found(*operands, out=out)) < operands[0].nbytes / 2
     expected = np.einsum("ikb,kjb->ijb", *operands, optimize=True)
     np.testing.assert_allclose(out, expected, rtol=1e-11, atol=1e-11)
 
