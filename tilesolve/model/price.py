@@ -299,21 +299,41 @@ def _reading(
     with either, but for columns beside rows that were prepared: kernels that read both keep up.
     """
     seconds = 0.0
-    running = {letter for letter, extent in problem.sizes.items() if extent > 1}
-    output = running & {problem.lane}
-    copies = nest.packed or (None,) * len(problem.spec.operands)
-    for number, (operand, copy) in enumerate(zip(problem.spec.operands, copies, strict=True), 1):
-        in_place = nest.kind(number - 1) == "in place"
-        if copy is None and in_place and operand.subscripts:
-            rows = running & set(operand.subscripts[-1].letters) == output
+    for number, copy in enumerate(nest.packed or (None,) * len(problem.spec.operands), start=1):
+        operand = problem.spec.operands[number - 1]
+        if copy is None and nest.kind(number - 1) == "in place" and operand.subscripts:
+            rows = is_read_by_rows(problem, number)
             entered = found.moved[min(1 + rows, len(found.moved) - 1)][number] / problem.itemsize
-            each = kernel.in_place_rows_cycles if rows else kernel.in_place_columns_cycles
-            seconds += entered * each / frequency
-            slower = kernel.in_place_rows_slowdown if rows else kernel.in_place_columns_slowdown
-            if not rows and any(nest.kind(at) == "prepared" for at in range(len(copies))):
-                slower = 1.0
-            seconds += (slower - 1) * problem.flops / rate
+            seconds += reading_seconds(problem, nest, kernel, number, entered, rate, frequency)
     return seconds
+
+
+def is_read_by_rows(problem: Problem, number: int) -> bool:
+    """Return whether an operand that is read in place comes as rows: it lies as C's vectors do."""
+    running = {letter for letter, extent in problem.sizes.items() if extent > 1}
+    unit = problem.spec.tensors[number].subscripts[-1].letters
+    return running & set(unit) == running & {problem.lane}
+
+
+def reading_seconds(
+    problem: Problem,
+    nest: Nest,
+    kernel: Microkernel,
+    number: int,
+    entered: float,
+    rate: float,
+    frequency: float,
+) -> float:
+    """Return the seconds that one operand costs which is read in place, see `_reading`.
+
+    So many of its elements enter the cache at which calls wait for them.
+    """
+    rows = is_read_by_rows(problem, number)
+    each = kernel.in_place_rows_cycles if rows else kernel.in_place_columns_cycles
+    slower = kernel.in_place_rows_slowdown if rows else kernel.in_place_columns_slowdown
+    if not rows and "prepared" in map(nest.kind, range(len(problem.spec.operands))):
+        slower = 1.0
+    return entered * each / frequency + (slower - 1) * problem.flops / rate
 
 
 def arithmetic(

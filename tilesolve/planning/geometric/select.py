@@ -25,7 +25,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.access import touched_bytes
 from tilesolve.model.lines import bytes_at_ends
 from tilesolve.model.nest import CopyKind, Nest
-from tilesolve.model.price import Price, compute_price
+from tilesolve.model.price import Price, compute_price, list_levels
 from tilesolve.model.score import score_price, score_times
 from tilesolve.planning.geometric.integers import (
     repair,
@@ -38,7 +38,7 @@ from tilesolve.planning.geometric.optima import Optimum, optimum
 from tilesolve.planning.geometric.program import formulate, is_convex
 from tilesolve.planning.geometric.relaxation import Relaxation, relax
 from tilesolve.planning.geometric.tilings import Integral, integral_of, survey, times_of
-from tilesolve.planning.in_place import is_cheap_in_place
+from tilesolve.planning.in_place import is_cheap_in_place, score_without
 from tilesolve.planning.letter_boxes import box_letters
 from tilesolve.planning.prefetch import cut_to_stay, is_packed_late
 from tilesolve.planning.runner import Runner
@@ -335,7 +335,8 @@ def choose_copies(
     The rows of the register tile are loaded and stored as vectors: an operand that they index
     can be read in place only if its unit-stride letter is the output's. And a call that used a
     few elements of each line would wait for lines more than it computes. Halves are read from
-    micro-panels alone, in which they are float32.
+    micro-panels alone, in which they are float32. What would score more even if copies saved
+    all that they take is not priced, see `score_without`.
 
     Parameters
     ----------
@@ -347,7 +348,7 @@ def choose_copies(
         Sides of some letters that no box but the whole problem exceeds.
     """
     share, machine = target.share, target.machine
-    fused = target.setting.fused
+    fused, places = target.setting.fused, list_levels(machine, target.threads)
     rows = fused.letters(fused.rows) if fused.rows else ()
     padded = {one.tensor for one in share.padding}
     options: list[list[tuple[str | None, CopyKind]]] = []
@@ -359,9 +360,15 @@ def choose_copies(
         readable = readable and not is_half(share.dtype)
         usual = (copy, tiles.kind(at))
         options.append([usual, (None, "in place")] if readable else [usual])
-    priced = []
+    priced: list[tuple[float, Nest, Price, dict[str, int]]] = []
+    late: list[dict[int, float]] = []
     for copies in product(*options):
         packed = tuple(level for level, _ in copies)
+        if priced:
+            usual, waits = priced[0], late[0]
+            without = score_without(target.setting, places, share, *usual[1:3], packed, waits)
+            if without > (1 + TIME_TOLERANCE) * usual[0]:
+                continue
         kinds = tuple(kind for _, kind in copies) if tiles.kinds else ()
         candidate = box_letters(
             share,
@@ -378,7 +385,8 @@ def choose_copies(
             continue
         nearest, candidate = nearest_tile(candidate), target.runner.form(candidate)
         cost = target.price(candidate)
-        late = sum(late_seconds(share, candidate, cost, machine).values())
-        priced.append((score_price(cost, target.setting.overlap, late), candidate, cost, nearest))
+        late.append(late_seconds(share, candidate, cost, machine))
+        score = score_price(cost, target.setting.overlap, sum(late[-1].values()))
+        priced.append((score, candidate, cost, nearest))
     _, chosen, cost, nearest = min(priced, key=lambda found: found[0])
     return chosen, cost, nearest
