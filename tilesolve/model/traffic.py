@@ -6,7 +6,7 @@ the very code that prices one, and that writes the terms of a program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -70,6 +70,7 @@ def count_traffic(
     places: Sequence[LevelView],
     rule: Rule = "distance",
     evicts: Evicts | None = None,
+    only: Collection[str] | None = None,
 ) -> Traffic:
     """Return the bytes that a tree moves into each of the stores.
 
@@ -89,6 +90,8 @@ def count_traffic(
     evicts
         The share of what a box touches of an access that evicts itself from a place; None: nothing
         does.
+    only
+        The servers of the places that are asked for; the others move nothing.
 
     Examples
     --------
@@ -110,6 +113,11 @@ def count_traffic(
     moved, volumes, packing = [], [], []
     between: dict[tuple[Any, ...], Between] = {}
     for at, place in enumerate(places):
+        if only is not None and place.server not in only:
+            moved.append(())
+            packing.append(())
+            volumes.append(())
+            continue
         residency = RESIDENCIES[rule](chain, places, at, between)
         came, written = _come(chain, places, at, residency, rule, evicts)
         extra: list[Size] = [0.0] * len(came)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tilesolve.model.access import Box, Size
@@ -43,7 +43,11 @@ def list_boxes(setting: Setting, tiles: Sequence[Box]) -> list[dict[str, Size]]:
 
 
 def price_boxes(
-    setting: Setting, choice: Choice, boxes: Sequence[Box], rule: Rule = "distance"
+    setting: Setting,
+    choice: Choice,
+    boxes: Sequence[Box],
+    rule: Rule = "distance",
+    only: Collection[str] | None = None,
 ) -> dict[str, Size]:
     """Return the seconds of each server and of the arithmetic.
 
@@ -55,6 +59,8 @@ def price_boxes(
         Those of all bands.
     rule
         When arrays outlive loops: in symbols, by tiles, whose elements are counted, not lines.
+    only
+        The servers that are asked for, if not all.
     """
     problem = setting.fused.problem
     bands = list_bands(setting, choice)
@@ -62,10 +68,11 @@ def price_boxes(
     places = setting.places
     if rule == "tiles":
         places = tuple(replace(place, line=1) for place in places)
-    found = count_traffic(tree, places, rule)
+    found = count_traffic(tree, places, rule, only=only)
     times: dict[str, Size] = {
         place.server: place.seconds(volumes)
         for place, volumes in zip(places, found.volumes, strict=True)
+        if volumes
     }
     compute = arithmetic(problem, setting.microkernel, setting.rate, setting.frequency, found)
     return times | {"compute": compute}

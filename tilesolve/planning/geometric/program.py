@@ -6,7 +6,7 @@ signomials in tile sizes. In their logarithms every contraction's program is con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, pairwise
@@ -76,7 +76,9 @@ def is_convex(spec: Spec) -> bool:
 
 
 @lru_cache(maxsize=512)
-def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formulation:
+def formulate(
+    setting: Setting, choice: Choice, *, loose: bool = False, level: int | None = None
+) -> Formulation:
     """Return the program of one choice of innermost loops.
 
     Parameters
@@ -87,11 +89,21 @@ def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formu
         For each cache the loops around its tile; the outermost cache must have some.
     loose
         Whether to demand no more room than any choice of loops inside the tiles does.
+    level
+        The number of the cache whose time alone counts, and the arithmetic of the outermost; only
+        its limits hold then, and the nearest one's that decides on calls. None for all.
     """
     aliases = _aliases(setting, choice)
     names = {s: a for s, a in aliases.items() if isinstance(a, str)}
     boxes = _boxes(setting, aliases)
-    times = price_boxes(setting, choice, boxes, "tiles")
+    server = None if level is None else {setting.places[level].server}
+    times = price_boxes(setting, choice, boxes, "tiles", server)
+    limited: Collection[int] = range(1, setting.levels + 1)
+    if level == setting.levels:
+        limited = sorted({1, level})
+    elif level is not None:
+        limited = [level]
+        del times["compute"]
     free = set(names.values())
     sizes = setting.fused.problem.sizes
     variables = {
@@ -106,7 +118,7 @@ def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formu
     return Formulation(
         variables=variables,
         times={name: Signomial.of(amount) for name, amount in times.items()},
-        limits=_open_limits(_limits(setting, choice, boxes, loose=loose)),
+        limits=_open_limits(_limits(setting, choice, boxes, limited, loose=loose)),
         nested=tuple(_nested(setting, names)),
         unit=setting.fused.problem.flops / setting.rate,
         weight=TIE_WEIGHT,
@@ -122,8 +134,8 @@ def find_limits(setting: Setting, choice: Choice) -> dict[str, Signomial]:
     SolverError
         If there is one that no tile can keep.
     """
-    boxes = _boxes(setting, _aliases(setting, choice))
-    return _open_limits(_limits(setting, choice, boxes, loose=False))
+    boxes, levels = _boxes(setting, _aliases(setting, choice)), range(1, setting.levels + 1)
+    return _open_limits(_limits(setting, choice, boxes, levels, loose=False))
 
 
 def _open_limits(limits: Iterable[tuple[str, Signomial]]) -> dict[str, Signomial]:
@@ -160,18 +172,8 @@ def bounding(setting: Setting, level: int, first: str) -> Formulation:
     any_order = "".join(setting.fused.problem.spec.letters)
     inner = [None if at < level - 1 else any_order for at in range(1, level)]
     outer = [any_order] * (setting.levels - level)
-    program = formulate(setting, (*inner, first, *outer), loose=True)
-    outermost = level == setting.levels
-    times = {setting.places[level].server, *(["compute"] if outermost else [])}
-    names = {setting.places[at].name for at in ([1, level] if outermost else [level])}
-    return replace(
-        program,
-        times={name: amount for name, amount in program.times.items() if name in times},
-        limits={
-            name: limit for name, limit in program.limits.items() if name.split("_")[1] in names
-        },
-        weight=0.0,
-    )
+    program = formulate(setting, (*inner, first, *outer), loose=True, level=level)
+    return replace(program, weight=0.0)
 
 
 def _aliases(setting: Setting, choice: Choice) -> dict[str, str | float]:
@@ -203,9 +205,9 @@ def _boxes(setting: Setting, aliases: Mapping[str, str | float]) -> list[dict[st
 
 
 def _limits(
-    setting: Setting, choice: Choice, boxes: Sequence[Box], *, loose: bool
+    setting: Setting, choice: Choice, boxes: Sequence[Box], levels: Iterable[int], *, loose: bool
 ) -> Iterator[tuple[str, Signomial]]:
-    """Yield what each cache must hold over what it can (Eqs 5 and 9).
+    """Yield what each of some caches must hold over what it can (Eqs 5 and 9).
 
     A tile shares its cache with what its next loop brings before all of the old is used again:
     another slice of each tensor that the loop moves on as a whole, and the source of each copy that
@@ -217,7 +219,8 @@ def _limits(
     """
     spec = setting.fused.problem.spec
     copies = (None, *setting.packed)
-    for level, place in enumerate(setting.places[1:], start=1):
+    for level in levels:
+        place = setting.places[level]
         if level > 1 and choice[level - 2] is None:
             continue
         sides = [Signomial.of(one) for one in held_bytes(setting, boxes[level], level)]
