@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, floor
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -359,20 +360,16 @@ def _chains_near(
 ) -> list[Chain]:
     """Return the chains of one index near some shares of its continuous tiles."""
     extent, unit = setting.fused.problem.sizes[index], setting.smallest(index)
-    wanted = [
-        tiles[name_tile(level, index, setting.levels)] for level in range(1, setting.levels + 1)
-    ]
-    own = [level == 0 or choice[level - 1] is not None for level in range(setting.levels)]
+    levels = range(1, setting.levels + 1)
+    wanted = [tiles[name_tile(level, index, setting.levels)] for level in levels]
+    near = [_Near.of([share * size for share in shares], extent) for size in wanted]
+    own = [level == 1 or choice[level - 2] is not None for level in levels]
+    least = [setting.smallest(index, level) for level in levels]
 
     @cache
     def list_sizes(level: int, inner: int) -> list[int]:
-        sizes = {inner}
-        if own[level]:
-            sizes = {
-                s for share in shares for s in _sizes_near(share * wanted[level], inner, extent)
-            }
-        least = setting.smallest(index, level + 1)
-        return sorted({_round_up(size, inner, least, extent) for size in sizes})
+        sizes = near[level].sizes(inner, extent) if own[level] else {inner}
+        return sorted({_round_up(size, inner, least[level], extent) for size in sizes})
 
     def grow(chain: Chain) -> Iterator[Chain]:
         level = len(chain)
@@ -399,13 +396,39 @@ def _smallest_chain(setting: Setting, index: str, sizes: Sequence[int]) -> Chain
     return chain[1:]
 
 
-def _sizes_near(wanted: float, inner: int, extent: int) -> set[int]:
-    """Return multiples of the inner tile near a size: below, above, and one of equal parts."""
-    if inner >= extent:
-        return {extent}
-    times = wanted / inner
-    counts = {max(1, floor(times + ROUNDING)), max(1, ceil(times - ROUNDING))}
-    parts = max(1, round(extent / wanted))
-    counts |= {max(1, ceil(extent / (parts + more) / inner)) for more in (0, 1)}
-    sizes = {min(extent, inner * count) for count in counts}
-    return sizes | {extent} if extent < WHOLE_EXTENT_RATIO * wanted else sizes
+@dataclass(frozen=True, slots=True)
+class _Near:
+    """Tiles near some sizes: below them, above them, and equal parts of an extent.
+
+    Parameters
+    ----------
+    wanted
+        The sizes.
+    parts
+        Equal parts of the extent, about as large.
+    whole
+        Whether the whole extent is near as well.
+    """
+
+    wanted: tuple[float, ...]
+    parts: tuple[float, ...]
+    whole: bool
+
+    @classmethod
+    def of(cls, wanted: Sequence[float], extent: int) -> Self:
+        """Return what is near some sizes."""
+        counts = {max(1, round(extent / size)) + more for size in wanted for more in (0, 1)}
+        whole = extent < WHOLE_EXTENT_RATIO * max(wanted)
+        return cls(tuple(wanted), tuple(extent / count for count in counts), whole)
+
+    def sizes(self, inner: int, extent: int) -> set[int]:
+        """Return the multiples of an inner tile that are near."""
+        if inner >= extent:
+            return {extent}
+        counts = {ceil(part / inner) for part in self.parts}
+        for wanted in self.wanted:
+            times = wanted / inner
+            counts.add(floor(times + ROUNDING))
+            counts.add(ceil(times - ROUNDING))
+        found = {min(extent, inner * max(1, count)) for count in counts}
+        return found | {extent} if self.whole else found

@@ -13,14 +13,12 @@ from tilesolve.constants.policy import (
     SCATTERED_WRITE_SHARE,
     TRANSPOSED_RUN_BYTES,
 )
-from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import lane_is_last, shared_lane
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.copies import repeats_elements
-from tilesolve.model.formulas import name_tile
 from tilesolve.model.fused import Fused, fuse
 from tilesolve.model.level_view import LevelView
 from tilesolve.model.lines import bytes_at_ends
@@ -28,7 +26,7 @@ from tilesolve.model.nest import CopyKind, Output
 from tilesolve.model.price import core_rates, list_levels
 from tilesolve.planning.geometric.integers import trivial_tilings
 from tilesolve.planning.geometric.loop_choices import innermost_classes
-from tilesolve.planning.geometric.program import find_limits
+from tilesolve.planning.geometric.program import keeps_limits
 from tilesolve.planning.geometric.tilings import feasible
 from tilesolve.planning.least_tiles import even_sizes, line_sides, run_sides, tiles_of
 from tilesolve.planning.setting import Setting
@@ -163,19 +161,8 @@ def _keeps_limits(setting: Setting, first: str) -> bool:
     As real numbers, which is where a program begins, and as integers, in whole ways of caches.
     """
     choice = (first,) * setting.levels
-    try:
-        limits = find_limits(setting, choice)
-    except SolverError:
-        return False
-    least = {
-        name_tile(level, index, setting.levels): float(setting.smallest(index, level))
-        for level in range(1, setting.levels + 1)
-        for index in setting.fused.problem.sizes
-    }
     smallest, _ = trivial_tilings(setting)
-    return all(limit.at(least) <= 1 for limit in limits.values()) and feasible(
-        setting, choice, smallest
-    )
+    return keeps_limits(setting, choice) and feasible(setting, choice, smallest)
 
 
 def _tiled_stores(

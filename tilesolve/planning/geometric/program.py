@@ -126,22 +126,19 @@ def formulate(
     )
 
 
-def find_limits(setting: Setting, choice: Choice) -> dict[str, Signomial]:
-    """Return the limits of the program of one choice of innermost loops.
-
-    Raises
-    ------
-    SolverError
-        If there is one that no tile can keep.
-    """
-    boxes, levels = _boxes(setting, _aliases(setting, choice)), range(1, setting.levels + 1)
-    return _open_limits(_limits(setting, choice, boxes, levels, loose=False))
+def keeps_limits(setting: Setting, choice: Choice) -> bool:
+    """Return whether the smallest tiles keep the limits of the program of one choice."""
+    indices, levels = setting.fused.problem.spec.letters, range(1, setting.levels + 1)
+    tiles = [{i: float(setting.smallest(i, level)) for i in indices} for level in levels]
+    limits = _limits(setting, choice, list_boxes(setting, tiles), levels, loose=False)
+    return all(bool(held <= 1) for _, held in limits)
 
 
-def _open_limits(limits: Iterable[tuple[str, Signomial]]) -> dict[str, Signomial]:
+def _open_limits(limits: Iterable[tuple[str, Size]]) -> dict[str, Signomial]:
     """Return the limits that tiles can still break; refuse one that no tile can keep."""
     found = {}
-    for name, limit in limits:
+    for name, held in limits:
+        limit = Signomial.of(held)
         if limit.symbols:
             found[name] = limit
         elif limit.at({}) > 1:
@@ -206,7 +203,7 @@ def _boxes(setting: Setting, aliases: Mapping[str, str | float]) -> list[dict[st
 
 def _limits(
     setting: Setting, choice: Choice, boxes: Sequence[Box], levels: Iterable[int], *, loose: bool
-) -> Iterator[tuple[str, Signomial]]:
+) -> Iterator[tuple[str, Size]]:
     """Yield what each of some caches must hold over what it can (Eqs 5 and 9).
 
     A tile shares its cache with what its next loop brings before all of the old is used again:
@@ -223,8 +220,8 @@ def _limits(
         place = setting.places[level]
         if level > 1 and choice[level - 2] is None:
             continue
-        sides = [Signomial.of(one) for one in held_bytes(setting, boxes[level], level)]
-        coming = Signomial.constant(0)
+        sides = held_bytes(setting, boxes[level], level)
+        coming: Size = 0.0
         if (first := _find_first(setting, choice, level)) is not None:
             sweep = _sweep(setting, choice, level, first)
             for tensor, side, copy in zip(spec.tensors, sides, copies, strict=True):
@@ -242,8 +239,7 @@ def _limits(
         for one, others in zip(
             spec.names, combinations(reversed(sides), len(sides) - 1), strict=True
         ):
-            filled = sum(others, Signomial.constant(0)) * (1 / room)
-            yield f"ways_{place.name}_{one}", filled
+            yield f"ways_{place.name}_{one}", sum(others) * (1 / room)
 
 
 def _find_first(setting: Setting, choice: Choice, level: int) -> str | None:

@@ -173,9 +173,9 @@ class Prices:
 
     def times(self, tilings: Product) -> NDArray[np.float64]:
         """Return what `times_of` does."""
-        if tilings not in self.known:
-            self.known[tilings] = times_of(self.setting, self.choice, tilings)
-        return self.known[tilings]
+        if (known := self.known.get(tilings)) is None:
+            known = self.known[tilings] = times_of(self.setting, self.choice, tilings)
+        return known
 
     @property
     def count(self) -> int:
