@@ -67,7 +67,7 @@ class Between:
         key = (id(inner) if isinstance(inner, np.ndarray) else inner, outer)
         known = self._known.get(key)
         if known is None:
-            total = self._total(self._view(inner, in_call=outer < self.chain.call), outer)
+            total = self._total(self.view(inner, in_call=outer < self.chain.call), outer)
             ends = (total.min(), total.max()) if isinstance(total, np.ndarray) else (total, total)
             known = self._known[key] = total, *ends
         total, least, most = known
@@ -76,7 +76,7 @@ class Between:
         found: Truth = total <= capacity
         return found
 
-    def _view(self, inner: Position, *, in_call: bool) -> _View:
+    def view(self, inner: Position, *, in_call: bool) -> _View:
         """Return what is known of inner loops: outside of calls of no fewer than a call has."""
         number = id(inner) if isinstance(inner, np.ndarray) else inner
         if (number, in_call) not in self._views:
@@ -90,16 +90,22 @@ class Between:
         for t, held in enumerate(self.held):
             touched = view.take(held) if at is None else held[at]
             still = view.take(self.still[t]) if at is None else self.still[t][at]
-            again = (self.moved[t][outer + 1] > view.inner) & still
+            again: Truth = False if still is False else self.moved[t][outer + 1] > view.inner
+            again = again if again is False or still is True else again & still
+            twice = touched if again is False else touched + again * touched
             if t not in self.refills:
-                total = total + (touched + again * touched)
+                total = total + twice
                 continue
             inside, source = self.refills[t]
-            far = view.take(source)
-            swept = held[inside] + far + again * far
-            made = self.chain.latest(t)[outer + 1] > inside
-            brought = choose(made, held[inside] + source[inside], touched + again * touched)
-            total = total + choose(view.inner > inside, swept, brought)
+            outside = view.inner > inside if at is None else at > inside
+            swept = brought = twice
+            if outside is not False:
+                far = view.take(source)
+                swept = held[inside] + (far if again is False else far + again * far)
+            if outside is not True:
+                made = self.chain.latest(t)[outer + 1] > inside
+                brought = choose(made, held[inside] + source[inside], twice)
+            total = total + choose(outside, swept, brought)
         return total
 
 
@@ -157,8 +163,10 @@ class Residency:
         """Return whether what the inner loops touch is there when the outer one comes round."""
         if self.registers:
             # A call loads and stores its tile; nothing stays in registers from call to call.
-            held = outer < self.chain.held
-            return held and _View(inner, 0).take(self.whole) <= self.place.capacity
+            if outer >= self.chain.held:
+                return False
+            touched = self.between.view(inner, in_call=True).take(self.whole)
+            return collapse(touched <= self.place.capacity)
         return self.between.fits(inner, outer, self.place.capacity)
 
     def passes(self, inner: Position, outer: int) -> Truth:
@@ -282,7 +290,7 @@ def level_of(chain: Chain, t: int, places: Sequence[LevelView]) -> int:
     _, buffer = chain.buffers[t]
     if not is_filled(buffer):
         return len(places)
-    return [place.name for place in places].index(buffer.level)
+    return next(at for at, place in enumerate(places) if place.name == buffer.level)
 
 
 def is_filled(buffer: Buffer) -> bool:

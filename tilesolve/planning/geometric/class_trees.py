@@ -67,7 +67,7 @@ def price_boxes(
     tree = tree_of_bands(problem, bands, boxes, setting.packed, setting.output, setting.kinds)
     places = setting.places
     if rule == "tiles":
-        places = tuple(replace(place, line=1) for place in places)
+        places = tuple(p if p.line == 1 else replace(p, line=1) for p in places)
     found = count_traffic(tree, places, rule, only=only)
     times: dict[str, Size] = {
         place.server: place.seconds(volumes)

@@ -129,12 +129,14 @@ def times_of(setting: Setting, choice: Choice, tilings: Tilings) -> NDArray[np.f
     """
     boxes, shape = _boxes(setting, tilings)
     fits = np.broadcast_to(_keeps_limits(setting, choice, boxes), shape).ravel()
+    if fits.all():
+        return _price(setting, choice, boxes, shape)
     times = np.full((len(setting.places) + 1, len(tilings)), np.inf)
-    if not fits.any():
-        return times
-    some, numbers = _leave_out(tilings, fits)
-    times[:, numbers] = _price(setting, choice, *_boxes(setting, some))
-    return np.where(fits, times, np.inf)
+    if fits.any():
+        some, numbers = _leave_out(tilings, fits)
+        times[:, numbers] = _price(setting, choice, *_boxes(setting, some))
+        times[:, ~fits] = np.inf
+    return times
 
 
 def _leave_out(tilings: Tilings, fits: NDArray[np.bool_]) -> tuple[Tilings, NDArray[np.intp]]:
@@ -197,7 +199,10 @@ def _price(
 ) -> NDArray[np.float64]:
     """Return the exact seconds of every server and of the arithmetic: time by tiling."""
     times = price_boxes(setting, choice, boxes)
-    return np.array([np.broadcast_to(seconds, shape).ravel() for seconds in times.values()])
+    found = np.empty((len(times), *shape))
+    for at, seconds in enumerate(times.values()):
+        found[at] = seconds
+    return found.reshape(len(times), -1)
 
 
 def groups_of(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:
