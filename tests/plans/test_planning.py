@@ -42,7 +42,7 @@ from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric import integers, select, strategy
 from tilesolve.planning.geometric.integers import repair
 from tilesolve.planning.geometric.relaxation import relax
-from tilesolve.planning.geometric.tilings import times_of
+from tilesolve.planning.geometric.tilings import nest_of, times_of
 from tilesolve.planning.letter_boxes import box_letters
 from tilesolve.planning.register_tile import choose_register_tile, fits_second_cache
 from tilesolve.planning.solution import split_letters
@@ -542,7 +542,8 @@ def test_of_loops_that_are_as_fast_those_with_long_runs_are_taken(case, machine,
     tiles = relax(found.setting).optima
     first, _ = repair(found.setting, tiles[0].choice, tiles[0].tiles)
     line = found.machine.memory.line
-    short = box_letters(problem, found.setting.fused, first.nest, line)
+    nest = nest_of(found.setting, tiles[0].choice, dict(first.chains))
+    short = box_letters(problem, found.setting.fused, nest, line)
 
     def shortest(nest):
         tile = dict(nest.bands[-2].box)

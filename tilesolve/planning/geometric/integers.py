@@ -77,7 +77,7 @@ def repair(
         )
     best = _find_least_score(prices, wide, nearest)
     fastest, least = (
-        integral_of(setting, choice, one.tiling, one.times, prices.count) for one in (nearest, best)
+        integral_of(setting, one.tiling, one.times, prices.count) for one in (nearest, best)
     )
     return fastest, least
 
@@ -202,7 +202,7 @@ def single_tile(setting: Setting, choice: Choice) -> Integral | None:
     )
     if not np.allclose(times, least, rtol=EXACT_ROUNDING, atol=0):
         return None
-    return integral_of(setting, choice, tiling, times[:, 0], 1)
+    return integral_of(setting, tiling, times[:, 0], 1)
 
 
 def _best_even(
@@ -284,7 +284,7 @@ def resize_outermost(setting: Setting, choice: Choice, found: Integral) -> list[
         sizes = [tiling[index][-1] for tiling in family]
         scores = score_times(times, setting.overlap)
         others += [
-            integral_of(setting, choice, family[at], times[:, at], priced)
+            integral_of(setting, family[at], times[:, at], priced)
             for at in _unbeaten(sizes, scores.tolist(), halves=long)
         ]
     return [other for other in others if other.chains != found.chains]

@@ -37,7 +37,13 @@ from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.optima import Optimum, optimum
 from tilesolve.planning.geometric.program import formulate, is_convex
 from tilesolve.planning.geometric.relaxation import Relaxation, relax
-from tilesolve.planning.geometric.tilings import Integral, integral_of, survey, times_of
+from tilesolve.planning.geometric.tilings import (
+    Integral,
+    integral_of,
+    nest_of,
+    survey,
+    times_of,
+)
 from tilesolve.planning.in_place import is_cheap_in_place, score_without
 from tilesolve.planning.letter_boxes import box_letters
 from tilesolve.planning.prefetch import cut_to_stay, is_packed_late
@@ -255,7 +261,7 @@ def _restate(setting: Setting, found: Candidate) -> Candidate:
     return replace(
         found,
         optimum=optimum(formulate(setting, choice), choice),
-        integral=integral_of(setting, choice, chains, times, found.integral.priced),
+        integral=integral_of(setting, chains, times, found.integral.priced),
     )
 
 
@@ -301,12 +307,13 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
     Where packing would wait for lines that cannot be prefetched, smaller boxes whose lines can be
     are taken if they cost less than that.
     """
-    if (known := target.candidates.get(integral.nest)) is not None:
+    tiles = nest_of(target.setting, optimum.choice, dict(integral.chains))
+    if (known := target.candidates.get(tiles)) is not None:
         return replace(known, optimum=optimum, integral=integral)
     share, machine = target.share, target.machine
 
     def within(most: Mapping[str, int]) -> Candidate:
-        nest, cost, nearest = choose_copies(target, integral.nest, most)
+        nest, cost, nearest = choose_copies(target, tiles, most)
         tile = outermost_tile(nest)
         taken = float(sum(touched_bytes(share, tile)))
         waiting = waiting_seconds(share, nest, cost, machine, nearest)
@@ -321,8 +328,8 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
         if cut and seconds > TIME_TOLERANCE * usual.score:
             most |= cut_to_stay(share, number, box, register_box, machine)
     smaller = within(most) if most else usual
-    target.candidates[integral.nest] = min(usual, smaller, key=lambda one: one.score)
-    return target.candidates[integral.nest]
+    target.candidates[tiles] = min(usual, smaller, key=lambda one: one.score)
+    return target.candidates[tiles]
 
 
 def choose_copies(

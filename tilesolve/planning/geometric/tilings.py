@@ -36,8 +36,6 @@ class Integral:
 
     Parameters
     ----------
-    nest
-        The bands, ready to be priced.
     chains
         For each index its tile sizes, nearest level first.
     times
@@ -48,7 +46,6 @@ class Integral:
         Number of tilings that were compared.
     """
 
-    nest: Nest
     chains: tuple[tuple[str, Chain], ...]
     times: tuple[float, ...]
     score: float
@@ -61,16 +58,11 @@ class Integral:
 
 
 def integral_of(
-    setting: Setting,
-    choice: Choice,
-    chains: Mapping[str, Chain],
-    times: NDArray[np.float64],
-    priced: int,
+    setting: Setting, chains: Mapping[str, Chain], times: NDArray[np.float64], priced: int
 ) -> Integral:
-    """Return a tiling with its nest, given its times and how many were priced."""
-    nest = nest_of(setting, choice, chains)
+    """Return a tiling, given its times and how many were priced."""
     score = float(score_times(times, setting.overlap))
-    return Integral(nest, tuple(chains.items()), tuple(times.tolist()), score, priced)
+    return Integral(tuple(chains.items()), tuple(times.tolist()), score, priced)
 
 
 @dataclass(frozen=True, slots=True)
