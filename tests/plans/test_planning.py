@@ -435,7 +435,7 @@ def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
     machine, case, gain, monkeypatch
 ):
     """The outermost tile is another than the best one by the longest time, where it pays."""
-    monkeypatch.setattr(select, "_as_if_late", lambda *_: [])  # which finds some of these, too
+    monkeypatch.setattr(select, "_as_if_late", lambda *_: ([], 0))  # which finds some of these, too
     problem = suite("tccg")[case]
     found = tilesolve.plan(problem, machine=machine, cache=False)
     monkeypatch.setattr(select, "resize_outermost", lambda *_: [])

@@ -184,6 +184,9 @@ cache."""
 ROUNDED_OPTIMA = 4
 """Continuous optima that are made integer at most."""
 
+LATE_OPTIMA = 3
+"""Optima that are made integer of a program as if lines waited."""
+
 SCREENED_CHOICES = 2
 """Choices of loops beside the best one that are solved for the sake of its shorter times."""
 

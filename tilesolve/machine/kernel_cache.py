@@ -63,8 +63,8 @@ def start_compiling(family: Family, *, packed: bool) -> None:
     """Have another process compile kernels, if no file has them and a core is free.
 
     This process compiles the functions that run plans meanwhile. After it the other one compiles
-    the family's other kernels, for later runs. `load_kernels` waits for the kernels that it needs,
-    or compiles them itself.
+    the family's other kernels, for later runs. Runs that begin before it is done compile the few
+    that they need; `load_kernels` waits for all.
 
     `packed` asks for the kernels that read packed copies, not for those that read in place.
 
@@ -92,6 +92,21 @@ def start_compiling(family: Family, *, packed: bool) -> None:
             )
         except OSError:
             return  # no process can be had
+
+
+def is_being_made(family: Family, *, packed: bool) -> bool:
+    """Return whether another process still compiles kernels that this one has started it for.
+
+    Examples
+    --------
+    >>> is_being_made(Family("float64", 128, 4, 4), packed=True)
+    False
+    """
+    part = family, packed
+    with _lock:
+        maker = None if part in _loaded else _makers.get(part)
+        unfinished = maker is not None and maker.poll() is None
+        return unfinished and not all(path.exists() for path in _objects(*part))
 
 
 def load_kernels(family: Family, *, packed: bool) -> LoadedParts:

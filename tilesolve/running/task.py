@@ -23,7 +23,7 @@ from tilesolve.kernels.runtime import box_fields, call_fields, macrokernel
 from tilesolve.kernels.runtime import state as fields
 from tilesolve.kernels.runtime.boxes import pack_boxes
 from tilesolve.kernels.runtime.compiled import address
-from tilesolve.machine.kernel_cache import family_of, load_kernels
+from tilesolve.machine.kernel_cache import family_of, is_being_made, load_kernels
 from tilesolve.packing.buffers import Bytes, workspace
 from tilesolve.packing.distinct_rows import number_rows
 from tilesolve.packing.memory_overlap import Array
@@ -379,16 +379,18 @@ def _add_turning(state: Integers) -> None:
 def _state(schedule: Schedule, boxes: Boxes) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
     family, dtype, policy = schedule.family, schedule.problem.dtype, schedule.policy
-    if family.pairing:  # there are too many pairings to compile more than is run
-        high, wide = zip(*(box.tile_sides for box in boxes.tables), strict=True)
-        sides = tuple(product(sorted(set().union(*high)), sorted(set().union(*wide))))
-        family = replace(family, only=sides)
     packed = [bool(policy.prepared[side] or schedule.packed[side]) for side in (ROWS, COLUMNS)]
     if shared_lane(schedule.problem):
         family = replace(family, lanewise=True)
     elif schedule.packed[ROWS] and (policy.windows[COLUMNS] or policy.prepared[ROWS]):
         family = replace(family, mixed=not packed[COLUMNS])
-    state = _kernel_addresses(family, family.mixed or all(packed)).copy()
+    part = family.mixed or all(packed)
+    # There are too many pairings to compile more than is run, and all others take seconds.
+    if family.pairing or is_being_made(family, packed=part):
+        high, wide = zip(*(box.tile_sides for box in boxes.tables), strict=True)
+        sides = tuple(product(sorted(set().union(*high)), sorted(set().union(*wide))))
+        family = replace(family, only=sides)
+    state = _kernel_addresses(family, part).copy()
     if contiguous_letter(schedule.problem, schedule.strides[0]) in schedule.roles.columns:
         _add_turning(state)
     state[fields.TOP] = schedule.top

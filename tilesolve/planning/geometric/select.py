@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from tilesolve.constants.policy import (
+    LATE_OPTIMA,
     LATE_SHARE,
     PREFETCHED_WAIT_SHARE,
     ROUND_GAIN,
@@ -79,6 +80,8 @@ class Candidate:
         Bytes of the tensors that the outermost tile touches.
     overlap
         Share of the time of other levels that shows beside the slowest one's.
+    by_ipopt
+        Programs that IPOPT was asked for after those of the choices.
     """
 
     optimum: Optimum
@@ -90,6 +93,7 @@ class Candidate:
     storing: float
     taken: float
     overlap: float
+    by_ipopt: int = 0
 
     @property
     def score(self) -> float:
@@ -169,8 +173,8 @@ def best_candidate(target: Target, relaxed: Relaxation) -> Candidate:
     if not _candidates(found):
         raise next(rounded.error for rounded in found if rounded.error)
     best = min((one for one in found if one.candidates), key=lambda one: one.least)
-    later = _as_if_late(target, min(best.candidates, key=lambda one: one.score))
     limit = (1 - LATE_SHARE) * best.least
+    later, asked = _as_if_late(target, min(best.candidates, key=lambda one: one.score), limit)
     waited = [one for one in later if one.candidates and one.least < limit]
     best = min((best, *waited), key=lambda one: one.least)
     least = best.least
@@ -178,7 +182,11 @@ def best_candidate(target: Target, relaxed: Relaxation) -> Candidate:
     waiting = min(one.waiting for one in alike) + TIME_TOLERANCE * least
     alike = [one for one in alike if one.waiting <= waiting]
     chosen = min(alike, key=lambda one: (one.taken, one.score))
-    return _restate(target.setting, chosen) if any(best is one for one in waited) else chosen
+    if any(best is one for one in waited):
+        chosen = _restate(target.setting, chosen)
+    if chosen.optimum not in relaxed.optima:
+        asked += chosen.optimum.by_ipopt
+    return replace(chosen, by_ipopt=asked)
 
 
 def list_candidates(target: Target, relaxed: Relaxation) -> list[Candidate]:
@@ -203,8 +211,13 @@ class _Rounding:
         return min(one.score for one in self.candidates)
 
 
-def _round(target: Target, relaxed: Relaxation, optimum: Optimum) -> _Rounding:
-    """Return the tilings of an optimum that are about as fast as its best one."""
+def _round(
+    target: Target, relaxed: Relaxation, optimum: Optimum, limit: float = np.inf
+) -> _Rounding:
+    """Return the tilings of an optimum that are about as fast as its best one.
+
+    Those with other outermost tiles are looked at if one of the others scores less than a limit.
+    """
     setting, choice = target.setting, optimum.choice
     if (one := single_tile(setting, choice)) is not None:
         return _Rounding([_candidate(target, optimum, one)], close=True)
@@ -212,20 +225,31 @@ def _round(target: Target, relaxed: Relaxation, optimum: Optimum) -> _Rounding:
         nearest, best = repair(setting, choice, optimum.tiles)
     except SolverError as error:
         return _Rounding(error=error)
-    tilings = (nearest, best, *resize_outermost(setting, choice, best))
+    longest = (1 + TIME_TOLERANCE) * min(nearest.seconds, best.seconds)
+    tilings = {other.chains: other for other in (nearest, best)}
     candidates = [
         _candidate(target, optimum, tiling)
-        for tiling in {other.chains: other for other in tilings}.values()
-        if tiling.seconds <= (1 + TIME_TOLERANCE) * min(nearest.seconds, best.seconds)
-        or tiling is best
+        for tiling in tilings.values()
+        if tiling.seconds <= longest or tiling is best
     ]
+    if min(one.score for one in candidates) < limit:
+        resized = {other.chains: other for other in resize_outermost(setting, choice, best)}
+        candidates += [
+            _candidate(target, optimum, tiling)
+            for chains, tiling in resized.items()
+            if tiling.seconds <= longest and chains not in tilings
+        ]
     near = nearest.seconds <= (1 + TIME_TOLERANCE) * relaxed.best.seconds
     runs = any(one.waiting <= SHORT_RUN_SHARE * one.price.seconds for one in candidates)
     return _Rounding(candidates, close=near and runs)
 
 
-def _as_if_late(target: Target, best: Candidate) -> list[_Rounding]:
+def _as_if_late(
+    target: Target, best: Candidate, limit: float
+) -> tuple[list[_Rounding], int]:
     """Return tilings as if all that comes from beyond the second cache waited, if the best's does.
+
+    Tilings that score less than a limit are wanted. Programs that IPOPT was asked for are counted.
 
     What lines wait is in the score, and in no program: whether they come late is a matter of boxes.
     So nothing in a program speaks for tiles whose lines come in time. Those move little beyond the
@@ -235,23 +259,23 @@ def _as_if_late(target: Target, best: Candidate) -> list[_Rounding]:
     share, machine, setting = target.share, target.machine, target.setting
     late = sum(late_seconds(share, best.nest, best.price, machine).values())
     if late <= LATE_SHARE * best.score or not is_convex(share.spec):
-        return []
+        return [], 0
     wait = PREFETCHED_WAIT_SHARE * late_line_seconds(machine) / machine.memory.line
     near = {level.name for level in (machine.first_cache, machine.second_cache) if level}
     places = tuple(place if place.server in near else place.delay(wait) for place in setting.places)
     slower = replace(target, setting=replace(setting, places=places))
     try:
         relaxed, found = relax(slower.setting), list[_Rounding]()
-    except SolverError:
-        return []
+    except SolverError:  # IPOPT's: it was asked
+        return [], 1
     times = times_of(slower.setting, best.optimum.choice, [dict(best.integral.chains)])
     if times.max() <= (1 + ROUND_GAIN) * relaxed.best.seconds:
-        return []
-    for one in relaxed.optima[:ROUNDED_OPTIMA]:
-        found.append(_round(slower, relaxed, one))
+        return [], relaxed.by_ipopt
+    for one in relaxed.optima[:LATE_OPTIMA]:
+        found.append(_round(slower, relaxed, one, limit))
         if found[-1].close:
             break
-    return found
+    return found, relaxed.by_ipopt
 
 
 def _restate(setting: Setting, found: Candidate) -> Candidate:

@@ -199,7 +199,7 @@ def _search(found: Candidate, relaxed: Relaxation) -> Search:
         considered=relaxed.considered,
         pruned=relaxed.pruned,
         solved=relaxed.solved,
-        by_ipopt=relaxed.by_ipopt + (0 if best in relaxed.optima else best.by_ipopt),
+        by_ipopt=relaxed.by_ipopt + found.by_ipopt,
         permutations=relaxed.permutations,
         relaxed=tuple(best.times.items()),
         tiles=tuple(best.tiles.items()),
