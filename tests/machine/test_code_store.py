@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,6 +105,24 @@ def test_the_first_run_of_a_plan_begins_with_its_kernels(monkeypatch):
     for _ in range(2):
         assert Plan(found.solution).executor.solution is found.solution
     assert begun == [(family_of("float64", machine), False)]
+
+
+@pytest.mark.parametrize("sizes", [(1, 3, 5), (17, 6, 13), (70, 9, 70)])
+def test_runs_compile_what_they_need_while_another_process_compiles_all(
+    monkeypatch, tmp_path, empty, sizes
+):
+    """They wait for nothing; kernels of whole and of partial tiles are right."""
+    monkeypatch.setattr(sys, "executable", program(tmp_path, "exec sleep 600"))
+    monkeypatch.setattr(executors, "_executor_types", [])
+    monkeypatch.setattr(kernel_cache, "WAIT_SECONDS", 0.0)
+    task._kernel_addresses.cache_clear()
+    problem = Problem.of("mn-mk-kn", dict(zip("mkn", sizes, strict=True)))
+    draw = np.random.default_rng(5)
+    a, b = draw.random(sizes[:2]), draw.random(sizes[1:])
+    np.testing.assert_allclose(plan(problem, cache=False)(a, b), a @ b, rtol=1e-12)
+    [(family, shapes)] = empty
+    assert family.only
+    assert len(shapes) < len(replace(family, only=()).part(packed=shapes[0].packed))
 
 
 def test_processes_that_begin_at_once_compile_once(tmp_path):

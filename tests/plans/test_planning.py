@@ -713,6 +713,17 @@ def test_ipopt_decides_where_the_interior_point_does_not_arrive(monkeypatch):
     assert "IPOPT" not in str(usual)
 
 
+def test_what_is_solved_again_as_if_lines_waited_is_counted(monkeypatch):
+    """IPOPT is asked for more programs than without that."""
+    problem, asked = suite("tccg")["abcde-ecbfa-fd"], []
+    monkeypatch.setattr(strategy, "relax", relax)
+    monkeypatch.setattr("tilesolve.solver.interior.INTERIOR_STEPS", 1)
+    for share in (policy.LATE_SHARE, 1.0):  # which no lines take
+        monkeypatch.setattr(select, "LATE_SHARE", share)
+        asked.append(plan(problem, machine="i7-6700k", cache=False).search.by_ipopt)
+    assert asked[0] > asked[1] > 0
+
+
 @pytest.mark.parametrize("level", ["L1", "L2"])
 @pytest.mark.parametrize("spec", ["ab-ac-cb", "kh-c[h+r]-kcr"])
 def test_tensors_share_ways_where_there_are_too_few(spec, level):
