@@ -219,8 +219,8 @@ def tile_counts(sizes: Sequence[Any]) -> list[Any]:
     segments = [(sizes[-1], 1)]
     counts = [sizes[-1] * 0 + 1]
     for size in reversed(sizes[:-1]):
-        whole = sum([times * (length // size) for length, times in segments])
-        rest = [(length % size, times) for length, times in segments]
-        segments = [(size, whole), *rest]
+        parts = [(*divmod(length, size), times) for length, times in segments]
+        whole = sum([times * tiles for tiles, _, times in parts])
+        segments = [(size, whole), *((rest, times) for _, rest, times in parts)]
         counts.append(sum([times * (length > 0) for length, times in segments]))
     return counts[::-1]
