@@ -244,9 +244,7 @@ def _round(
     return _Rounding(candidates, close=near and runs)
 
 
-def _as_if_late(
-    target: Target, best: Candidate, limit: float
-) -> tuple[list[_Rounding], int]:
+def _as_if_late(target: Target, best: Candidate, limit: float) -> tuple[list[_Rounding], int]:
     """Return tilings as if all that comes from beyond the second cache waited, if the best's does.
 
     Tilings that score less than a limit are wanted. Programs that IPOPT was asked for are counted.
@@ -389,16 +387,16 @@ def choose_copies(
         along = unit is not None and unit.plain and unit.letters == (share.lane,)
         readable = copy and (along or not loaded) and at + 1 not in padded
         readable = readable and not is_half(share.dtype)
-        usual = (copy, tiles.kind(at))
-        options.append([usual, (None, "in place")] if readable else [usual])
+        own = (copy, tiles.kind(at))
+        options.append([own, (None, "in place")] if readable else [own])
     priced: list[tuple[float, Nest, Price, dict[str, int]]] = []
     late: list[dict[int, float]] = []
     for copies in product(*options):
         packed = tuple(level for level, _ in copies)
         if priced:
-            usual, waits = priced[0], late[0]
-            without = score_without(target.setting, places, share, *usual[1:3], packed, waits)
-            if without > (1 + TIME_TOLERANCE) * usual[0]:
+            least, usual, cost, _ = priced[0]
+            without = score_without(target.setting, places, share, usual, cost, packed, late[0])
+            if without > (1 + TIME_TOLERANCE) * least:
                 continue
         kinds = tuple(kind for _, kind in copies) if tiles.kinds else ()
         candidate = box_letters(
