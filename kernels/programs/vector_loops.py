@@ -21,7 +21,7 @@ from tilesolve.kernels.programs.conditions import within
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.points_in_step import emit_in_step
 from tilesolve.kernels.programs.program import Compute, Guard, Hold, Loop, Node, Start
-from tilesolve.kernels.programs.range_checks import range_checks
+from tilesolve.kernels.programs.range_checks import range_checks, updates_rows
 from tilesolve.kernels.programs.scope import Lanes, Place, Scope, both, emit_extreme
 from tilesolve.kernels.programs.streamed_rows import (
     Part,
@@ -119,9 +119,11 @@ def emit_vector_loop(
     extent = builder.sub(high.value(builder), low.value(builder))
     values = range_of(loop, scope.ranges)
 
-    def part(place: Place, mask: ir.Value | None, store: Store | None = None) -> None:
+    def part(
+        place: Place, mask: ir.Value | None, store: Store | None = None, count: int = lanes
+    ) -> None:
         """Emit one vector of each point: all lanes, or those of a mask."""
-        vector = Lanes(loop.name, lanes, mask)
+        vector = Lanes(loop.name, count, mask)
         with emitter.inside():
             scopes = [replace(one.at(loop.name, place, values), lanes=vector) for one in points]
             emit_in_step(emitter, loop.body, scopes)
@@ -147,8 +149,22 @@ def emit_vector_loop(
         vectors.repeat(builder, count, trip)
         return builder.add(begin, builder.mul(count, INT64(lanes)))
 
+    def halve(done: ir.Value) -> None:
+        """Emit what is left of a row in vectors of half the lanes, and of half of those.
+
+        An update loads what the last one stored: what a mask stored is not at hand.
+        """
+        count, row = lanes // 2, vectors.extreme(builder, ">", extent, INT64(0))
+        while count:
+            left = builder.and_(builder.sub(row, done), INT64(count))
+            with builder.if_then(builder.icmp_signed("!=", left, INT64(0))):
+                part(Place(builder.add(low.value(builder), done)), None, count=count)
+            done, count = builder.add(done, left), count // 2
+
     if rows is not None:
         rows.emit(low, extent, part, run)
+    elif updates_alone(emitter, loop):
+        halve(run(INT64(0), extent, None))
     else:
         _emit_near(emitter, (loop, lanes, bool(block)), scope, (low, extent), (part, run))
 
@@ -176,6 +192,14 @@ def _emit_near(
         parts[1](INT64(0), extent, None)
     else:
         emit_through_caches(builder, lanes, (low, extent), *parts)
+
+
+def updates_alone(emitter: Emitter, loop: Loop) -> bool:
+    """Return whether a loop updates elements side by side alone, by a term of moderate length."""
+    if len(loop.body) != 1 or not isinstance(node := loop.body[0], Compute):
+        return False
+    stage = emitter.stage(node.stage)
+    return updates_rows(stage, loop.name) and len(stage.term.all) <= tuning.MAX_TRIPS_WRITTEN_OUT
 
 
 def find_stored(emitter: Emitter, loop: Loop) -> int | None:
