@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from tilesolve.contractions.errors import SizeError
-from tilesolve.contractions.statements.affine import Affine, greatest_value
+from tilesolve.contractions.statements.affine import (
+    Affine,
+    Box,
+    Condition,
+    greatest_value,
+    least_value,
+)
 from tilesolve.contractions.statements.pieces import find_period
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Number, Read
 
 Shape = tuple[int, ...]
+
+ANY_EXTENT = 2**62
+"""More than any extent."""
 
 
 def find_extents(
@@ -75,7 +86,7 @@ def list_uses(stages: Sequence[Stage], name: str) -> Iterable[tuple[Stage, Read]
 def _check_extent(extent: object, letter: str, text: str) -> None:
     if isinstance(extent, bool | np.bool_) or not isinstance(extent, int | np.integer):
         raise SizeError(f"the size of {letter!r} of {text!r} must be an integer, got {extent!r}")
-    if not 0 <= extent < 2**62:
+    if not 0 <= extent < ANY_EXTENT:
         raise SizeError(f"the size of {letter!r} of {text!r} must not be negative, got {extent}")
 
 
@@ -179,20 +190,30 @@ class _Search:
         whole = [one.extent for one in uses if one.position.plain]
         if whole and all(self._reaches(one, letter, min(whole)) for one in uses):
             return min(whole)
-        return max(min(room), 0) if (room := [self._room(one, letter) for one in uses]) else None
+        room = [self._room(one, letter) for one in uses]
+        found = min(room, default=ANY_EXTENT)
+        return None if found == ANY_EXTENT else max(found, 0)
 
-    def _reaches(self, use: _Use, letter: str, extent: int) -> bool:
-        """Return whether the positions of a region lie inside if a letter has an extent."""
+    def _region(self, use: _Use, letter: str, extent: int) -> tuple[Box, list[Condition]]:
+        """Return values of letters if one has an extent, and the conditions on those known."""
         sizes = {**self.found, letter: extent}
         box = {x: (0, sizes.get(x, extent) - 1) for x in use.stage.letters}
-        known = [x for x in use.stage.region(use.read) if all(y in sizes for y in x.letters)]
-        return greatest_value(use.position, box, known) < use.extent
+        return box, [x for x in use.stage.region(use.read) if all(y in sizes for y in x.letters)]
+
+    def _reaches(self, use: _Use, letter: str, extent: int) -> bool:
+        """Return whether the positions of a region end inside if a letter has an extent."""
+        return greatest_value(use.position, *self._region(use, letter, extent)) < use.extent
+
+    def _leaves(self, use: _Use, letter: str, extent: int) -> bool:
+        """Return whether positions of a region lie outside if a letter has an extent."""
+        least = least_value(use.position, *self._region(use, letter, extent))
+        return least < 0 or not self._reaches(use, letter, extent)
 
     def _room(self, use: _Use, letter: str) -> int:
         """Return how many values of a letter have positions inside, of a box of the others.
 
-        Arrays may be too short for the first of them, as slices may be empty; none has negative
-        positions.
+        Those outside of a region need to be inside only where the region has no others. Arrays may
+        be too short for the first of them, as slices may be empty; none has negative positions.
         """
         position = use.position
         factor = position.factor(letter)
@@ -204,6 +225,9 @@ class _Search:
             if factor < 0
             else (position.divisor * use.extent - 1 - greatest) // factor + 1
         )
+        values = greatest_value(Affine.letter(letter), *self._region(use, letter, ANY_EXTENT)) + 1
+        leaves = partial(self._leaves, use, letter)
+        room = max(room, bisect_left(range(1, values + 1), 1, key=leaves))
         if room < 1 and least < 0 and use.extent and all(x <= y for x, y in box.values()):
             others = "".join(f", {x}={self.found[x]}" for x in rest.letters)
             raise SizeError(

@@ -86,6 +86,8 @@ def test_letters_take_all_the_values_that_arrays_have_room_for(text, sizes, more
         ("o[i] += L[i,j] * x[j]", "j < i", {"L": (50, 50)}, {"i": 50, "j": 50}),
         ("o[i] = x[9-i]", "", {"x": (20,)}, {"i": 10}),
         ("o[i] = T[v[i]] + v[i]", "", {"T": (7,), "v": (4,)}, {"i": 4}),
+        ("o[i] = x[i+1]", "i < 9", {"x": (10,)}, {"i": 9}),
+        ("o[i] = x[i+1]", "i < 5", {"x": (10,)}, {"i": 9}),
     ],
 )
 def test_extents_are_the_arrays_own_whatever_the_region(text, where, shapes, sizes):
@@ -118,6 +120,35 @@ def test_positions_that_fall_or_begin_elsewhere_stay_inside(i, k, offset, diviso
     wanted = A[steps[: found.sizes["i"]]] * B
     result = evaluate(found, {"A": A, "B": B})
     np.testing.assert_array_equal(result, wanted)
+
+
+@given(
+    st.sampled_from([-2, -1, 1, 2]),
+    st.sampled_from([-2, -1, 1, 2]),
+    st.integers(-4, 4),
+    st.sampled_from(["i <= k", "i < k", "k <= i", "i + k <= 5", "k <= 2"]),
+    st.integers(1, 12),
+    st.integers(1, 6),
+)
+def test_positions_outside_of_a_region_need_no_room(i, k, offset, where, extent, width):
+    """A letter has all values whose positions in the region are inside, up to the last in it."""
+    stages = parse_stages(f"o[i,k] = A[{i}*i+{k}*k+{offset}] * B[k]", where)
+    shapes = {"A": (extent,), "B": (width,)}
+    rows, columns = np.ogrid[:40, :width]
+    steps = i * rows + k * columns + offset
+    region = np.broadcast_to(eval(where, {"i": rows, "k": columns}), steps.shape)
+    outside = (steps < 0) | (steps >= extent)
+    inside = ~(outside & region).any(axis=1)
+    if not inside[0] or not region.any():
+        return
+    try:
+        found = bind_stages(stages, {}, "float64", shapes).sizes["i"]
+    except SizeError:  # bounds of a region are those of one condition
+        return
+    values = 40 - np.argmax(region.any(axis=1)[::-1])
+    assert inside.all() or found <= np.argmin(inside)
+    if (i, k) in {(1, -1), (-1, 1)} and where in {"i <= k", "k <= i"}:
+        assert found >= (values if inside.all() else np.argmin(inside))
 
 
 def test_no_array_has_the_first_position():
