@@ -93,6 +93,9 @@ NEST_HELD_ROWS = 6
 NEST_HELD_VECTORS = 2
 """Vectors of each of these rows."""
 
+NEST_LONE_VECTORS = 8
+"""Vectors of sums of columns that are held at once, and registers that are left where all are."""
+
 NEST_SHARED_ROWS = 4
 """Rows of a stencil that are computed at once, so that what several of them read is loaded once."""
 

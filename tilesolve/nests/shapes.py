@@ -10,6 +10,7 @@ from tilesolve.constants.nests import (
     FOLLOWED_ROWS,
     NEST_HELD_ROWS,
     NEST_HELD_VECTORS,
+    NEST_LONE_VECTORS,
     NEST_SHARED_ROWS,
     NEST_SUMMED_VECTORS,
 )
@@ -376,9 +377,10 @@ def _with_intra(
     loops = [*inter, *(over(x) for x in outputs if x != row)]
     if across is not None:
         return _across_sum(request, loops, sums, (row, column, across), tiles)
-    vectors = NEST_HELD_VECTORS * (1 if row else NEST_HELD_ROWS)
-    if tiles[column] > lanes * vectors:
-        loops.append(over(column, lanes * vectors))
+    vectors = -(-tiles[column] // lanes)
+    if row or vectors > request.machine.vector_registers - NEST_LONE_VECTORS:
+        most = NEST_HELD_VECTORS if row else NEST_LONE_VECTORS
+        loops += [over(column, lanes * one.step) for one in _blocks(column, vectors, most)]
     held = [over(x) for x in sums]
     if row is not None:
         loops += _blocks(row, tiles[row], NEST_HELD_ROWS)
