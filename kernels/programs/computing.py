@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from llvmlite import ir
@@ -12,10 +13,10 @@ from tilesolve.contractions.statements.operations import identity
 from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.ir import vectors
-from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
+from tilesolve.kernels.ir.arithmetic import BIT, EMITTERS, number_type
 from tilesolve.kernels.ir.complexes import extract, select, vector_of
 from tilesolve.kernels.ir.pixels import store_pixels
-from tilesolve.kernels.ir.vectors import constant
+from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import (
     emit_pointer,
     full_mask,
@@ -209,7 +210,21 @@ def emit_start(emitter: Emitter, number: int, scope: Scope) -> None:
         store_affine(emitter.builder, target, plain_axes(stage), first, scope)
         return
     value = constant(number_type(dtype), _first(emitter, number))
-    _fill(emitter, number, value, scope, ())
+    fill = partial(_fill, emitter, number, value, scope, ())
+    if target.origin or len(target.strides) < 2:
+        fill()
+        return
+    builder, count, whole = emitter.builder, INT64(1), BIT(1)
+    for axis, extent in reversed([*enumerate(emitter.skeleton.shape(stage.name))]):
+        step = builder.mul(count, INT64(target.itemsize))
+        whole = builder.and_(whole, builder.icmp_signed("==", target.step(axis), step))
+        count = builder.mul(count, emit_position(builder, extent, scope).value(builder))
+    row = replace(target, strides=(target.itemsize,), unit=0)
+
+    def write(index: ir.Value) -> None:
+        store_number(builder, row, (Place(index),), value, None)
+
+    emitter.branch(whole, partial(vectors.repeat, builder, count, write), fill)
 
 
 def _first(emitter: Emitter, number: int) -> complex:
