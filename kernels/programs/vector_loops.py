@@ -119,11 +119,12 @@ def emit_vector_loop(
     extent = builder.sub(high.value(builder), low.value(builder))
     values = range_of(loop, scope.ranges)
 
-    def part(
-        place: Place, mask: ir.Value | None, store: Store | None = None, count: int = lanes
-    ) -> None:
+    def part(place: Place, mask: ir.Value | None, store: Store | None = None) -> None:
         """Emit one vector of each point: all lanes, or those of a mask."""
-        vector = Lanes(loop.name, count, mask)
+        whole(Lanes(loop.name, lanes, mask), place, store)
+
+    def whole(vector: Lanes, place: Place, store: Store | None = None) -> None:
+        """Emit one vector of each point."""
         with emitter.inside():
             scopes = [replace(one.at(loop.name, place, values), lanes=vector) for one in points]
             emit_in_step(emitter, loop.body, scopes)
@@ -143,28 +144,15 @@ def emit_vector_loop(
             return stage == past
 
         def trip(index: ir.Value) -> None:
-            moved = builder.mul(index, INT64(lanes))
-            part(Place(builder.add(first, moved)), None, store)
+            part(Place(builder.add(first, builder.mul(index, INT64(lanes)))), None, store)
 
         vectors.repeat(builder, count, trip)
         return builder.add(begin, builder.mul(count, INT64(lanes)))
 
-    def halve(done: ir.Value) -> None:
-        """Emit what is left of a row in vectors of half the lanes, and of half of those.
-
-        An update loads what the last one stored: what a mask stored is not at hand.
-        """
-        count, row = lanes // 2, vectors.extreme(builder, ">", extent, INT64(0))
-        while count:
-            left = builder.and_(builder.sub(row, done), INT64(count))
-            with builder.if_then(builder.icmp_signed("!=", left, INT64(0))):
-                part(Place(builder.add(low.value(builder), done)), None, count=count)
-            done, count = builder.add(done, left), count // 2
-
     if rows is not None:
         rows.emit(low, extent, part, run)
     elif updates_alone(emitter, loop):
-        halve(run(INT64(0), extent, None))
+        _emit_halves(builder, Lanes(loop.name, lanes), (low, extent), (whole, run))
     else:
         _emit_near(emitter, (loop, lanes, bool(block)), scope, (low, extent), (part, run))
 
@@ -192,6 +180,27 @@ def _emit_near(
         parts[1](INT64(0), extent, None)
     else:
         emit_through_caches(builder, lanes, (low, extent), *parts)
+
+
+def _emit_halves(
+    builder: ir.IRBuilder,
+    lanes: Lanes,
+    row: tuple[Place, ir.Value],
+    parts: tuple[Callable[[Lanes, Place], None], Run],
+) -> None:
+    """Emit a row in whole vectors, and the rest in ones of half the lanes, and of half as many.
+
+    An update loads what the last one stored, which is not at hand where a mask stored it.
+    """
+    (low, extent), (part, run) = row, parts
+    done = run(INT64(0), extent, None)
+    extent = vectors.extreme(builder, ">", extent, INT64(0))
+    while lanes.count > 1:
+        lanes = replace(lanes, count=lanes.count // 2)
+        left = builder.and_(builder.sub(extent, done), INT64(lanes.count))
+        with builder.if_then(builder.icmp_signed("!=", left, INT64(0))):
+            part(lanes, Place(builder.add(low.value(builder), done)))
+        done = builder.add(done, left)
 
 
 def updates_alone(emitter: Emitter, loop: Loop) -> bool:
