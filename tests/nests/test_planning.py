@@ -106,14 +106,15 @@ def test_modes_are_checked():
         ("o[i] = A[B[i]]", 9, {"shapes": {"A": (10,)}}, "no transform"),
         ("o[y,x] = A[y,x] + A[y,x+1] + A[y+1,x]", 9, {}, "no transform"),
         ("o[y,x] = A[y,x]", 9, {}, "no transform"),
-        ("o[x,y] = A[y,x]", 9, {}, "move"),
+        ("o[x,y] = A[y,x]", 3000, {}, "move"),
+        ("o[x,y] = A[y,x]", 9, {}, "spatial"),
         ("o[x,y] = 2 * A[y,x]", 9, {}, "spatial"),
         ("o[x,y] = A[y,x+1]", 9, {}, "spatial"),
         ("o[y] = max(A[y,x])", 9, {}, "temporal"),
     ],
 )
 def test_classes_of_other_statements(text, sizes, others, found):
-    """Computed positions are left alone; stencils stream; scaled transposes are crossed."""
+    """Computed positions are left alone; stencils stream; scaled and short moves are crossed."""
     computation = bound(text, sizes, "int32", **others)
     assert plan_nest(NestRequest(computation, MACHINE))[0].kind == found
 

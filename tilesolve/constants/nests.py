@@ -64,6 +64,14 @@ NEST_SINGLE_OPERATIONS = {"tanh": 35, "sigmoid": 34, "silu": 44, "gelu_tanh": 58
 NEST_SPREAD_SHARE = 0.6
 """Of the time of updates that is left where they go to several tables in turn."""
 
+NEST_UPDATE_ADDITIONS = 5
+"""As many additions as an update takes that waits for the last one of the same element: a store and
+a load are between."""
+
+NEST_NAMED_CALLS = 4
+"""As many calls of arrays alone as one takes with numbers, or of several results: 1.3 µs for
+0.32."""
+
 STAGE_PARTS = 64
 """Parts of a statement between borders that it is cut into, at most."""
 
@@ -95,6 +103,13 @@ NEST_HELD_VECTORS = 2
 
 NEST_LONE_VECTORS = 8
 """Vectors of sums of columns that are held at once, and registers that are left where all are."""
+
+NEST_CROSSED_BYTES = 4
+"""Bytes of an element from which on loops may move an array, as transposes do: blocks of shorter
+ones take them up to five times as long."""
+
+NEST_WALK_CALLS = 3
+"""Calls of statements that a transpose's walk takes as long as to begin: 0.95 µs for 0.32."""
 
 NEST_SHARED_ROWS = 4
 """Rows of a stencil that are computed at once, so that what several of them read is loaded once."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from tilesolve.constants import tuning
-from tilesolve.constants.nests import NEST_OPERATIONS, NEST_SPREAD_SHARE
+from tilesolve.constants.nests import NEST_OPERATIONS, NEST_SPREAD_SHARE, NEST_UPDATE_ADDITIONS
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.promotion import widest_bytes
@@ -127,11 +127,15 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     lanes = points_of_vector(stage, dtypes, machine) if vector else 1
     trips = _Trips(stage, tree, computation.sizes, lanes)
     work = step_seconds(stage, dtypes, machine, tree.threads, vector, trips.written_out())
+    cycle = 1 / machine.frequency
     if any(list_spread(computation)):
         work *= NEST_SPREAD_SHARE
+    elif stage.update is not None:  # of one element several wait for what the last one stored
+        places = prod(computation.output.shape[: -1 if vector else None])
+        wait = NEST_UPDATE_ADDITIONS * machine.fma_latency * cycle
+        work = max(work, wait / max(places, 1))
     if vector and stage.reduction is None:
         work *= short_share(computation.output.dtype, computation.sizes[vector], machine)
-    cycle = 1 / machine.frequency
     start = machine.costs.tile_cycles * cycle
     outer, held = trips.divide()
     slot = slot_seconds(stage, dtypes, machine, tree.threads)

@@ -6,12 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
-from tilesolve.constants.nests import NEST_BLOCK_KINDS, NEST_COMPARED_FLOPS, NEST_LOOPS_GAIN
+import numpy as np
+
+from tilesolve.constants.nests import (
+    NEST_BLOCK_KINDS,
+    NEST_COMPARED_FLOPS,
+    NEST_CROSSED_BYTES,
+    NEST_LOOPS_GAIN,
+)
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
 from tilesolve.contractions.statements.terms import Reduce
 from tilesolve.nests.blocks import make_blocks, make_box
-from tilesolve.nests.classify import find_channels, find_move
+from tilesolve.nests.classify import NestClass, find_channels, find_move, tile_class
 from tilesolve.nests.complex_operands import convert_operands
 from tilesolve.nests.factors import yield_factored
 from tilesolve.nests.loop_choice import choose_loops
@@ -181,11 +188,16 @@ def _solve_region(
 def solve_move(request: NestRequest) -> Iterator[MoveSolution]:
     """Yield a statement as a transpose, if it moves an array as it is.
 
-    Channels of pixels are left to loops, unless a transpose is asked for.
+    Channels of pixels are left to loops, unless a transpose is asked for, and so are words that are
+    read across lines where loops take less time.
     """
-    what = request.statement, request.computation
-    if request.route == "transpose" or (find_move(*what) and not find_channels(*what)):
-        yield MoveSolution.of(request)
+    what, asked = (request.statement, request.computation), request.route == "transpose"
+    if asked or (find_move(*what) and not find_channels(*what)):
+        found, output = MoveSolution.of(request), request.computation.output
+        words = np.dtype(output.dtype).itemsize >= NEST_CROSSED_BYTES
+        compared = words and tile_class(request.statement) is NestClass.SPATIAL
+        if asked or not compared or found.score < choose_loops(request).score:
+            yield found
 
 
 def solve_loops(request: NestRequest) -> Iterator[NestSolution]:

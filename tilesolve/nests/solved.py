@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Self, TypeGuard, TypeVar
 
+from tilesolve.constants.nests import NEST_NAMED_CALLS
 from tilesolve.machine.model import Machine
 from tilesolve.model.chain import Chain
 from tilesolve.model.starts import Start, list_between
@@ -59,6 +60,9 @@ class SolvedNest:
         """Predicted seconds of a call: of all statements, and what it takes besides."""
         costs, cold = self.machine.costs, self.request.start == "cold"
         called = costs.cold_statement_seconds if cold else costs.statement_seconds
+        computation = self.request.computation
+        if not cold and (computation.params or len(computation.outputs) > 1):
+            called *= NEST_NAMED_CALLS
         return called + self.computing_seconds
 
     @property

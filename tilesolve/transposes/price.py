@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import gcd, log2
 
+from tilesolve.constants.nests import NEST_WALK_CALLS
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Access, Axis, Mode
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Node, Work
 from tilesolve.model.nest import Output
-from tilesolve.model.price import Price, list_levels, price_levels
+from tilesolve.model.price import Price, list_levels, price_levels, send_past_caches
+from tilesolve.model.runs import charge_runs
 from tilesolve.model.traffic import count_traffic
 from tilesolve.packing.sizes import WORD_BYTES
 from tilesolve.transposes.solution import TransposeSolution
@@ -24,21 +26,27 @@ def price_transpose(solution: TransposeSolution, machine: Machine) -> Price:
 
     Each vector goes through registers, and twice where tiles are staged; in a block it is put
     together from its halves, quarters and so on. Each step of the walk that is done at once begins
-    like a walk to the next tile.
+    like a walk to the next tile, and the walk like a few calls of statements.
     """
     threads = solution.threads
     places = list_levels(machine, threads)
-    found = count_traffic(tree_of_transpose(solution), places)
-    levels = price_levels(places, found)
+    tree = tree_of_transpose(solution)
+    found = count_traffic(tree, places)
+    levels, past_caches = price_levels(places, found), 0.0
+    if solution.streamed:
+        levels, past_caches = send_past_caches(levels, places)
+    else:
+        levels = charge_runs(levels, tree, places, machine)
     steps = (2 if solution.staging.nbytes else 1) + log2(max(solution.sides[0], 1))
-    rate = machine.peak("float64", threads) / threads * WORD_BYTES  # bytes of results
+    rate = machine.peak("float64", threads) / threads / 2 * WORD_BYTES  # bytes of shuffles
     compute = steps * float(found.moved[0][0]) / rate
     least = min(solution.axes[at].extent for at in (solution.columns, solution.rows))
     if next(side for side in (*solution.sides, 0) if side <= least) <= 1:
         moved = float(found.moved[0][0]) / solution.element  # by themselves
         compute = max(compute, moved * machine.costs.gather_cycles / machine.frequency)
     compute += float(found.calls) * machine.costs.tile_cycles / machine.frequency
-    return Price(levels, compute, float(found.calls), ())
+    compute += NEST_WALK_CALLS * machine.costs.statement_seconds
+    return Price(levels, compute, float(found.calls), (), past_caches)
 
 
 def tree_of_transpose(solution: TransposeSolution) -> LoopTree:
