@@ -64,7 +64,7 @@ NEST_SINGLE_OPERATIONS = {"tanh": 35, "sigmoid": 34, "silu": 44, "gelu_tanh": 58
 NEST_SPREAD_SHARE = 0.6
 """Of the time of updates that is left where they go to several tables in turn."""
 
-NEST_UPDATE_ADDITIONS = 5
+NEST_UPDATE_ADDITIONS = 4
 """As many additions as an update takes that waits for the last one of the same element: a store and
 a load are between."""
 
