@@ -1,4 +1,4 @@
-"""Rows that a vector loop writes past the caches: whole lines, where runs of them are long."""
+"""Rows that a vector loop stores: whole lines, and past the caches where runs of them are long."""
 
 from __future__ import annotations
 
@@ -143,20 +143,43 @@ class StreamedRows:
         """Emit the loop over a row: whole vectors that begin where lines do, and both its ends.
 
         Where runs are short, or rows lie apart by no whole vectors in a block, all go through the
-        caches, and only the last vector is masked.
+        caches. The code of a block is larger: both ways share its ends.
+        """
+        builder, none = self.emitter.builder, INT64(0)
+        streams = builder.and_(self.whole, self._runs_long(low, extent))
+        if not self.in_block:
+            row = partial(self._emit_row, low, extent, part, run)
+            near = partial(self.emit_through_caches, low, extent, part, run)
+            self.emitter.branch(streams, row, near)
+            return
+        head = self._head(low, extent, streams)
+        past = run(head, builder.select(streams, extent, none), self.stage)
+        done = run(head, builder.select(streams, none, extent), None)
+        done = builder.select(streams, past, done)
+        emit_ends(builder, self.lanes, (low, extent), (head, done), part)
+
+    def emit_through_caches(self, low: Place, extent: ir.Value, part: Part, run: Run) -> None:
+        """Emit the same through the caches, which store what crosses lines as two parts."""
+        head = self._head(low, extent, BIT(0))
+        done = run(head, extent, None)
+        emit_ends(self.emitter.builder, self.lanes, (low, extent), (head, done), part)
+
+    def _head(self, low: Place, extent: ir.Value, streams: ir.Value) -> ir.Value:
+        """Emit how many elements of a row lie before its first whole vector.
+
+        It begins a line where rows go past the caches, or are long and begin alike.
         """
         builder = self.emitter.builder
-        if self.in_block:
-            self._emit_block(low, extent, part, run)
-            return
-        streams = builder.and_(self.whole, self._runs_long(low, extent))
-        near = partial(emit_through_caches, builder, self.lanes, (low, extent), part, run)
-        self.emitter.branch(streams, partial(self._emit_row, low, extent, part, run), near)
+        long = builder.icmp_signed(">=", extent, INT64(aligned_vectors(self.in_block) * self.lanes))
+        begins = builder.or_(streams, builder.and_(self.whole, long))
+        head = vectors.extreme(builder, "<", self.count_to_line(low), extent)
+        return builder.select(begins, head, INT64(0))
 
     def _emit_row(self, low: Place, extent: ir.Value, part: Part, run: Run) -> None:
         """Emit a row past the caches, of whose first and last line parts belong to other rows."""
         builder = self.emitter.builder
-        head, done = self._emit_lines(low, extent, extent, run)
+        head = self._head(low, extent, BIT(1))
+        done = run(head, extent, self.stage)
         # The first line begins before the row, with lanes that are those of the row before.
         before = builder.sub(INT64(self.lanes), self.count_to_line(low))
 
@@ -184,31 +207,6 @@ class StreamedRows:
         waiting = emitter.waiting_part(self.target, self.lanes)
         waiting.join(builder, value, self._address(scope), lanes)
         return True
-
-    def _emit_block(self, low: Place, extent: ir.Value, part: Part, run: Run) -> None:
-        """Emit the rows of a block, whose code is larger: both ways share their ends."""
-        builder, none = self.emitter.builder, INT64(0)
-        streams = builder.and_(self.whole, self._runs_long(low, extent))
-        head, past = self._emit_lines(low, extent, builder.select(streams, extent, none), run)
-        near = run(none, builder.select(streams, none, extent), None)
-        done = builder.select(streams, past, near)
-
-        def end(trip: ir.Value) -> None:
-            first = builder.and_(streams, builder.icmp_signed("==", trip, none))
-            begin = builder.select(first, none, done)
-            left = builder.sub(builder.select(first, head, extent), begin)
-            emit_first_lanes(builder, self.lanes, (low, begin, left), part)
-
-        vectors.repeat(builder, builder.select(streams, INT64(2), INT64(1)), end)
-
-    def _emit_lines(
-        self, low: Place, extent: ir.Value, end: ir.Value, run: Run
-    ) -> tuple[ir.Value, ir.Value]:
-        """Emit whole lines of a row, and return between which distances they lie."""
-        builder = self.emitter.builder
-        apart = self.count_to_line(low)
-        head = vectors.extreme(builder, "<", apart, extent)
-        return head, run(head, end, self.stage)
 
     def _runs_long(self, low: Place, extent: ir.Value) -> ir.Value:
         """Emit whether runs are so long that the parts of lines at their ends do not matter.
@@ -252,32 +250,29 @@ class StreamedRows:
         return run
 
 
-def emit_through_caches(
-    builder: ir.IRBuilder, lanes: int, row: tuple[Place, ir.Value], part: Part, run: Run
+def aligned_vectors(in_block: bool) -> int:
+    """Return from how many vectors on a row, or each of a block, begins them at lines."""
+    return tuning.ALIGNED_BLOCK_VECTORS if in_block else tuning.ALIGNED_VECTORS
+
+
+def emit_ends(
+    builder: ir.IRBuilder,
+    lanes: int,
+    row: tuple[Place, ir.Value],
+    whole: tuple[ir.Value, ir.Value],
+    part: Part,
 ) -> None:
-    """Emit a row of so many elements from a place on: whole vectors, and the last one masked."""
-    low, extent = row
-    done = run(INT64(0), extent, None)
-    emit_first_lanes(builder, lanes, (low, done, builder.sub(extent, done)), part)
-
-
-def emit_aligned(
-    builder: ir.IRBuilder, lanes: int, row: tuple[Place, ir.Value, ir.Value], part: Part, run: Run
-) -> None:
-    """Emit a row of so many elements, of which some lie before the first vector that begins a line.
-
-    Whole vectors begin there: what crosses lines is stored as two parts. Both ends are masked.
-    """
-    low, extent, head = row
-    done = run(head, extent, None)
+    """Emit what a row of so many elements has around its whole vectors: both ends are masked."""
+    (low, extent), (head, done), none = row, whole, INT64(0)
 
     def end(trip: ir.Value) -> None:
-        first = builder.icmp_signed("==", trip, INT64(0))
-        begin = builder.select(first, INT64(0), done)
-        left = builder.sub(builder.select(first, head, extent), begin)
-        emit_first_lanes(builder, lanes, (low, begin, left), part)
+        last = builder.icmp_signed("==", trip, none)
+        begin = builder.select(last, done, none)
+        count = builder.select(last, builder.sub(extent, done), head)
+        emit_first_lanes(builder, lanes, (low, begin, count), part)
 
-    vectors.repeat(builder, INT64(2), end)
+    begins_amid = builder.icmp_signed(">", head, none)
+    vectors.repeat(builder, builder.select(begins_amid, INT64(2), INT64(1)), end)
 
 
 def emit_first_lanes(

@@ -12,7 +12,6 @@ from tilesolve.constants import tuning
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels.ir import masking, vectors
-from tilesolve.kernels.ir.arithmetic import BIT
 from tilesolve.kernels.ir.term_values import chains_formulas
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.bounds import count_trips, range_of
@@ -28,8 +27,8 @@ from tilesolve.kernels.programs.streamed_rows import (
     Run,
     Store,
     StreamedRows,
-    emit_aligned,
-    emit_through_caches,
+    aligned_vectors,
+    emit_first_lanes,
 )
 from tilesolve.kernels.programs.term_emitter import TermEmitter
 
@@ -154,7 +153,7 @@ def emit_vector_loop(
     elif updates_alone(emitter, loop):
         _emit_halves(builder, Lanes(loop.name, lanes), (low, extent), (whole, run))
     else:
-        _emit_near(emitter, (loop, lanes, bool(block)), scope, (low, extent), (part, run))
+        _emit_near(emitter, (loop, lanes, bool(block)), scope, (low, extent), part, run)
 
 
 def _emit_near(
@@ -162,24 +161,23 @@ def _emit_near(
     what: tuple[Loop, int, bool],
     scope: Scope,
     row: tuple[Place, ir.Value],
-    parts: tuple[Part, Run],
+    part: Part,
+    run: Run,
 ) -> None:
-    """Emit a row through the caches, of a loop whose vectors have so many lanes.
+    """Emit a row, or those of a block, through the caches, by vectors of so many lanes.
 
-    Whole vectors begin with lines in long rows that are stored, of no block of rows.
+    Whole vectors begin with lines in long rows that are stored.
     """
-    (loop, lanes, in_block), (low, extent), builder = what, row, emitter.builder
-    trips, least = count_trips(loop, scope.ranges), tuning.ALIGNED_VECTORS * lanes
-    stored = find_stored(emitter, loop)
-    if stored is not None and not in_block and trips.most >= least:
-        found = StreamedRows(emitter, loop, stored, scope, lanes, in_block=False, whole=BIT(1))
-        is_long = builder.icmp_signed(">=", extent, INT64(least))
-        head = builder.select(is_long, found.count_to_line(low), INT64(0))
-        emit_aligned(builder, lanes, (low, extent, head), *parts)
-    elif trips.exact and trips.most % lanes == 0:
-        parts[1](INT64(0), extent, None)
+    (loop, lanes, in_block), (low, extent), none = what, row, INT64(0)
+    trips, stored = count_trips(loop, scope.ranges), find_stored(emitter, loop)
+    if stored is not None and trips.most >= aligned_vectors(in_block) * lanes:
+        rows = StreamedRows.of(emitter, (loop, stored, lanes), scope, low, in_block=in_block)
+        rows.emit_through_caches(low, extent, part, run)
     else:
-        emit_through_caches(builder, lanes, (low, extent), *parts)
+        done = run(none, extent, None)
+        if not trips.exact or trips.most % lanes:
+            left = emitter.builder.sub(extent, done)
+            emit_first_lanes(emitter.builder, lanes, (low, done, left), part)
 
 
 def _emit_halves(

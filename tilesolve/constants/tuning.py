@@ -253,6 +253,9 @@ fast as one, where each has steps enough to fill the CPU's window by itself."""
 ALIGNED_VECTORS = 8
 """Vectors from which on a loop that stores them begins with the part of one before a line."""
 
+ALIGNED_BLOCK_VECTORS = 64
+"""The same in each row of a block, whose code is larger: shorter ones lose as much as they gain."""
+
 MAX_TRIPS_WRITTEN_OUT = 64
 """Trips of a loop of a program that are written out at most."""
 
