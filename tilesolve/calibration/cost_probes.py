@@ -68,6 +68,10 @@ COST_PROBES: Mapping[str, MakeProbe] = MappingProxyType(
         "costs.lanewise_slowdown": lambda at: plan_runs.make_lanewise_probe(at.runs),
         "costs.epilogue_cycles": lambda at: plan_runs.make_epilogue_probe(at.runs),
         "costs.statement_seconds": lambda at: statement_runs.make_statement_probe(at.statements),
+        "costs.threads_seconds": lambda at: statement_runs.make_threads_probe(at.statements),
+        "costs.cold_threads_seconds": lambda at: statement_runs.make_cold_threads_probe(
+            at.statements
+        ),
         "costs.gather_cycles": lambda at: statement_runs.make_gather_probe(at.statements),
         "costs.update_cycles": lambda at: statement_runs.make_update_probe(at.statements),
     }

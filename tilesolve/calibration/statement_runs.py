@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from statistics import median
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,10 @@ SEED = 7
 
 TINY = 8
 """Elements of a statement that takes no time beside its call."""
+
+COLD_BYTES, PAUSE_SECONDS, PAUSES = 1 << 26, 0.03, 3
+"""Bytes that one thread writes, again and again so long, while the cores of others sleep; and times
+of that, of which the median counts."""
 
 CALLED = "o[i] = A[i] + 1"
 LOADED = "o[i] = T[v[i]]"
@@ -38,16 +44,19 @@ class StatementRuns:
     def __init__(self, frequency: float) -> None:
         self.frequency = frequency
         self._machine = Machine.detect()
+        self.cores = self._machine.cores
         self.ready = cache(self._ready)
 
-    def _ready(self, text: str, points: int) -> TimedRun:
+    def _ready(self, text: str, points: int, threads: int = 1) -> TimedRun:
         """Return a plan that has run once: in float32, at positions of int64."""
         from tilesolve.nests.plan import nest
 
         shapes = {"A": (points,), "T": (PLACES,), "h": (PLACES,), "v": (points,), "w": (points,)}
         used = {name: shape for name, shape in shapes.items() if f"{name}[" in text}
         dtypes = {name: "int64" if name in "vw" else "float32" for name in used if name != "h"}
-        plan = nest(text, {**used, "i": points}, dtypes, machine=self._machine, cache=False)
+        sizes = {**used, "i": points}
+        machine = self._machine
+        plan = nest(text, sizes, dtypes, machine=machine, threads=threads, cache=False)
         drawn = _draw(used, dtypes)
         arrays, out = [drawn[name] for name in plan.inputs], plan(**drawn)
         return TimedRun(lambda: plan(*arrays, out=out))
@@ -65,6 +74,31 @@ def make_statement_probe(runs: StatementRuns) -> Measure:
     """Return what measures the seconds of a call besides what it computes."""
     run = runs.ready(CALLED, TINY)
     return lambda: fastest(run)[0]
+
+
+def make_threads_probe(runs: StatementRuns) -> Measure | None:
+    """Return what measures the seconds of a call by two threads, right behind another one."""
+    if runs.cores == 1:
+        return None
+    run = runs.ready(CALLED, POINTS, 2)
+    return lambda: run.seconds()
+
+
+def make_cold_threads_probe(runs: StatementRuns) -> Measure | None:
+    """Return what measures the same where one thread worked alone before, on other arrays."""
+    if runs.cores == 1:
+        return None
+    run, others = runs.ready(CALLED, POINTS, 2).run, np.zeros(COLD_BYTES, np.uint8)
+
+    def time_cold() -> float:
+        begin = perf_counter()
+        while perf_counter() - begin < PAUSE_SECONDS:
+            np.add(others, 1, out=others)
+        begin = perf_counter()
+        run()
+        return perf_counter() - begin
+
+    return lambda: median(time_cold() for _ in range(PAUSES))
 
 
 def make_gather_probe(runs: StatementRuns) -> Measure:

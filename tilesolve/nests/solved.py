@@ -58,6 +58,15 @@ class SolvedNest:
     @property
     def seconds(self) -> float:
         """Predicted seconds of a call: of all statements, and what it takes besides."""
+        if self.threads == 1:
+            return self.work_seconds
+        costs, cold = self.machine.costs, self.request.start == "cold"
+        called = costs.cold_threads_seconds if cold else costs.threads_seconds
+        return called + self.computing_seconds
+
+    @property
+    def work_seconds(self) -> float:
+        """The same of a work in a network's call, whose threads are awake."""
         costs, cold = self.machine.costs, self.request.start == "cold"
         called = costs.cold_statement_seconds if cold else costs.statement_seconds
         computation = self.request.computation

@@ -80,7 +80,7 @@ class Planner:
             for one in places
         ]
         try:
-            return Planned(function, function.plan(*given).seconds)
+            return Planned(function, function.plan(*given).solution.work_seconds)
         except (TilesolveError, ValueError, TypeError, IndexError, AttributeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             return Planned(function, inf, reason)

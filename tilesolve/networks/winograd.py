@@ -284,10 +284,12 @@ class WinogradPlan:
     @property
     def seconds(self) -> float:
         """The predicted time, of images and weights that lie in a cache."""
-        band = max(sum(one.plan.seconds for one in found) for found in self.leaves.values())
-        band += self.enter.seconds + warm_seconds(self.product)
+        leaves = self.leaves.values()
+        band = max(sum(one.plan.solution.work_seconds for one in found) for found in leaves)
+        band += self.enter.solution.work_seconds + warm_seconds(self.product)
         band += self.product.machine.costs.statement_seconds
-        return (self.pad.seconds if self.pad else 0.0) + band * -(-len(self.bands) // self.side)
+        pad = self.pad.solution.work_seconds if self.pad else 0.0
+        return pad + band * -(-len(self.bands) // self.side)
 
     def predict(self, since: float) -> float:
         """Return the predicted time amid others that touched so many bytes since the weights."""
