@@ -200,7 +200,8 @@ def test_this_computer_is_measured(monkeypatch):
         assert make_part_probe(here, crew, 1 << 20) is None
         machine, found, notes = measure_costs(Bench.of(here, crew, 1 << 20), 2, 9.0, silent)
     figures = {one.figure for one in found}
-    far = {"memory.part", "costs.late_line_cycles", "costs.near_share"}
+    far = {"memory.part", "costs.cached_store_slowdown"}
+    far |= {"costs.late_line_cycles", "costs.near_share"}
     assert figures <= set(COST_PROBES) - far
     assert {"costs.call_cycles", "costs.epilogue_cycles"} <= figures
     assert machine.source("memory.part") == "given"

@@ -9,11 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilesolve import Machine, Problem, plan
+from tilesolve.constants.tuning import MIN_STAGED_RUN_BYTES
 from tilesolve.model.access import accesses_of
 from tilesolve.model.lines import run_of, run_touched
 from tilesolve.model.nest import Nest
-from tilesolve.model.price import compute_price
-from tilesolve.planning.waiting import crossing_seconds, late_share, store_seconds
+from tilesolve.model.price import compute_price, list_levels
+from tilesolve.model.score import score_times
+from tilesolve.planning.waiting import (
+    crossing_seconds,
+    late_share,
+    leaves_registers,
+    lengthen_runs,
+    mean_run,
+    store_seconds,
+)
+from tilesolve.running.task import Task
 
 MACHINE = Machine.load("i7-6700k")
 ORDERS = tuple(map("".join, permutations("mnkb")))
@@ -81,7 +91,10 @@ def count_runs(problem, nest):
 @settings(max_examples=60)
 @given(st.data())
 def test_stores_wait_once_for_each_run_that_is_stored(data):
-    """The term grows by a run's cost for each of the runs, which are counted place by place."""
+    """The term grows by a run's cost for each of the runs, which are counted place by place.
+
+    Long runs are put together in the staging buffer, so that their ends cost nothing.
+    """
     call = {i: data.draw(st.integers(1, 3)) for i in "bmn"} | {"k": 4}
     tile = {i: side * data.draw(st.integers(1, 3)) for i, side in call.items() if i != "k"}
     sizes = {i: side * data.draw(st.integers(1, 2)) for i, side in tile.items()} | {"k": 4}
@@ -96,7 +109,8 @@ def test_stores_wait_once_for_each_run_that_is_stored(data):
         return store_seconds(problem, nest, cost, replace(MACHINE, costs=costs))
 
     more = waits(3.0) - waits(1.0)
-    assert more == pytest.approx(2.0 * count_runs(problem, nest))
+    short = mean_run(problem, nest) < MIN_STAGED_RUN_BYTES
+    assert more == pytest.approx(2.0 * count_runs(problem, nest) * short)
     for other in ("store", "add"):
         assert store_seconds(problem, replace(nest, output=other), cost, MACHINE) == 0.0
 
@@ -104,8 +118,10 @@ def test_stores_wait_once_for_each_run_that_is_stored(data):
 def test_what_memory_measured_counts_before_the_default():
     """Stores take at least their bytes at the rate that streams, as far as memory does not."""
     problem = Problem.of("mn-mk-kn", {"m": 4096, "n": 4096, "k": 16})
-    nest = plan(problem, machine=MACHINE, cache=False).nest
-    assert nest.output == "stream"
+    assert plan(problem, machine=MACHINE, cache=False).nest.output == "stream"
+    call, tile = {"m": 4, "n": 3, "k": 16}, {"m": 8, "n": 90, "k": 16}
+    bands = [("register", "kmn", call), ("L1", "kmn", tile), ("memory", "kmn", 4096)]
+    nest = Nest.of(problem, bands, output="stream")
     *caches, memory = MACHINE.levels
 
     def waits(part, stream):
@@ -118,7 +134,71 @@ def test_what_memory_measured_counts_before_the_default():
     assert waits(MACHINE.costs.part_line_seconds, rate) == pytest.approx(default)
     assert waits(1e-12, rate) < default < waits(1e-6, rate)
     slower = waits(1e-12, rate / 2) - waits(1e-12, rate / 4)
-    assert slower == pytest.approx(-2 * problem.bytes[0] / rate)
+    slowdown = MACHINE.costs.cached_store_slowdown
+    assert slower == pytest.approx(-2 * slowdown * problem.bytes[0] / rate)
+
+
+def test_stores_straight_from_registers_are_one_more_level():
+    """Whole vectors and short sums: calls wait for none of them; longer sums are staged."""
+    tile, costs = {"m": 4, "n": 256}, MACHINE.costs
+    found = {}
+    for steps, columns in product((16, 300), (8, 2)):
+        problem = Problem.of("mn-mk-kn", {"m": 4096, "n": 4096, "k": steps})
+        call = {"m": 4, "n": columns, "k": steps}
+        boxes = [("register", "kmn", call), ("L1", "kmn", tile | {"k": steps})]
+        nest = Nest.of(problem, [*boxes, ("memory", "kmn", 4096)], output="stream")
+        cost, view = compute_price(problem, nest, MACHINE), list_levels(MACHINE)[-1]
+        times = [level.seconds for level in cost.levels] + [cost.compute]
+        taken = problem.bytes[0] / MACHINE.memory.bandwidth
+        shown = 1.0 if cost.bottleneck == "memory" else costs.kernel_overlap
+        counted = shown * view.seconds([problem.bytes[0]])
+        beside = score_times([max(times), taken], costs.kernel_overlap) - max(times)
+        straight = leaves_registers(problem, nest, MACHINE)
+        found[steps, columns] = straight
+        waited = beside if straight else taken
+        wanted = pytest.approx(max(0, waited - counted), abs=1e-12)
+        assert store_seconds(problem, nest, cost, MACHINE) == wanted
+        aligned = replace(problem, aligned_output=True)
+        assert leaves_registers(aligned, nest, MACHINE) == (columns == 8)
+    assert found == {(16, 8): True, (16, 2): False, (300, 8): False, (300, 2): False}
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_nearest_tiles_take_more_of_the_last_letters_until_runs_are_long(data):
+    """Up to the next tile; where even that is too short, or runs are long, they stay."""
+    far = {i: data.draw(st.integers(1, 60)) for i in "bmn"} | {"k": 4}
+    near = {i: data.draw(st.integers(1, side)) for i, side in far.items()}
+    call = {i: data.draw(st.integers(1, side)) for i, side in near.items()}
+    problem = Problem.of("bmn-bmk-bkn", {i: 2 * side for i, side in far.items()})
+    bands = [("register", "kmnb", call), ("L1", "kmnb", near), ("L2", "kmnb", far)]
+    nest = Nest.of(problem, [*bands, ("memory", "kmnb", 120)], output="stream")
+    longer = lengthen_runs(problem, nest)
+    if longer is None:
+        whole = Nest.of(problem, [bands[0], ("L1", "kmnb", far), ("memory", "kmnb", 120)])
+        runs = mean_run(problem, nest), mean_run(problem, whole)
+        assert runs[0] >= MIN_STAGED_RUN_BYTES or runs[1] < MIN_STAGED_RUN_BYTES
+        return
+    assert mean_run(problem, nest) < MIN_STAGED_RUN_BYTES <= mean_run(problem, longer)
+    assert all(near[i] <= longer.bands[1][i] <= far[i] for i in far)
+    assert (longer.bands[0], *longer.bands[2:]) == (nest.bands[0], *nest.bands[2:])
+
+
+@pytest.mark.parametrize(
+    "sizes", ["a=32,b=48,c=16,d=512,e=24", "a=512,b=48,c=24,d=8,e=24", "a=512,b=48,c=24,d=8,e=80"]
+)
+@pytest.mark.parametrize("spec", ["abcd-ade-ebc", "abdc-ecb-ade", "cdab-cbe-eda"])
+def test_what_leaves_registers_is_what_runs(spec, sizes):
+    """All boxes of a plan leave in pieces if the price says so, and none if not."""
+    solution = plan(spec, sizes, MACHINE, cache=False).solution
+    assert solution.output == "stream"
+    (part, start), *_ = solution.parts
+    arrays = [np.empty(shape, np.int8).strides for shape in part.shapes]
+    strides = [tuple(8 * step for step in steps) for steps in arrays]
+    boxes = Task.of(solution, part, start, strides).boxes
+    ran = [boxes.tables[kind].leaves_in_pieces(stages=True) for kind in boxes.kinds]
+    said = leaves_registers(solution.share, solution.nest, MACHINE)
+    assert {*ran} == {said}
 
 
 @given(st.integers(2, 8), st.integers(1, 300), st.integers(1, 300), st.integers(1, 300))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from tilesolve.calibration import plan_runs, statement_runs
 from tilesolve.calibration.measure import FMA_SCALE, FMA_SHIFT
-from tilesolve.calibration.part_lines import make_part_probe
+from tilesolve.calibration.part_lines import make_part_probe, make_slowdown_probe
 from tilesolve.calibration.plan_runs import PlanRuns
 from tilesolve.calibration.readings import Reading, keep_readings, take_readings
 from tilesolve.calibration.statement_runs import StatementRuns
@@ -59,6 +59,9 @@ MakeProbe = Callable[[Bench], Callable[[], float] | None]
 COST_PROBES: Mapping[str, MakeProbe] = MappingProxyType(
     {
         "memory.part": lambda at: make_part_probe(at.machine, at.crew, at.limit),
+        "costs.cached_store_slowdown": lambda at: make_slowdown_probe(
+            at.machine, at.crew, at.limit
+        ),
         "costs.call_cycles": lambda at: plan_runs.make_call_probe(at.runs),
         "costs.accumulate_cycles": lambda at: plan_runs.make_accumulate_probe(at.runs),
         "costs.pack_cycles": lambda at: plan_runs.make_pack_probe(at.runs),

@@ -1,4 +1,4 @@
-"""What a run of C costs that begins and ends amid lines: see `Level.part`."""
+"""What runs of C cost that begin and end amid lines: see `Level.part`, and of the caches."""
 
 from __future__ import annotations
 
@@ -30,9 +30,35 @@ def make_part_probe(
 ) -> Callable[[], float] | None:
     """Return what measures the seconds of a run beyond its bytes; None if blocks are too small.
 
+    The excess grows with the run; that of the middle one counts, so that a run is at most about
+    twice as dear, or half, as is said.
+    """
+
+    def excess(best: dict[int, float]) -> float:
+        return median(best[run] - run * best[0] for run in RUN_BYTES)
+
+    return _make_probe(machine, crew, limit, excess)
+
+
+def make_slowdown_probe(
+    machine: Machine, crew: PinnedThreads, limit: int
+) -> Callable[[], float] | None:
+    """Return what measures how many times as long bytes of runs take through the caches."""
+    short, *_, long = RUN_BYTES
+
+    def slowdown(best: dict[int, float]) -> float:
+        return (best[long] - best[short]) / (long - short) / best[0]
+
+    return _make_probe(machine, crew, limit, slowdown)
+
+
+def _make_probe(
+    machine: Machine, crew: PinnedThreads, limit: int, figure: Callable[[dict[int, float]], float]
+) -> Callable[[], float] | None:
+    """Return what measures a figure of the least seconds of a byte and of runs.
+
     It stores runs of several lengths through the caches as tiles of C are stored, and blocks by
-    non-temporal stores in order, which is what bytes take. The excess grows with the run; that of
-    the middle one counts, so that a run is at most about twice as dear, or half, as is said.
+    non-temporal stores in order, which is what bytes take, under 0.
     """
     from tilesolve.kernels.probes.bandwidth import block_of_ones, stream
     from tilesolve.kernels.probes.part_lines import store_runs, tile_order
@@ -63,7 +89,6 @@ def make_part_probe(
 
     def measure() -> float:
         turns = [crew.each(store, 1)[0] for _ in range(TURNS)]
-        best = {kind: min(turn[kind] for turn in turns) for kind in turns[0]}
-        return median(best[run] - run * best[0] for run in RUN_BYTES)
+        return figure({kind: min(turn[kind] for turn in turns) for kind in turns[0]})
 
     return measure

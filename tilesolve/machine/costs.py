@@ -154,6 +154,9 @@ class Costs:
     read_line_seconds: float = _cost(
         10e-9, "s/line", "writing a line of an array that another core has read, in a network"
     )
+    cached_store_slowdown: float = _slowdown(
+        1.5, "storing lines of C through the caches, in runs, beside past them", "calibrate"
+    )
     aliased_store_slowdown: float = _slowdown(
         1.0, "short calls whose non-temporal stores have 4 KiB aliasing", "kernels"
     )
@@ -164,7 +167,10 @@ class Costs:
         70.0, "cycles/row", "line that two rows of a nest share, where they go past the caches"
     )
     level_overlap: float = _share(
-        0.33, "of the time of other levels that shows beside the slowest one's"
+        0.33, "of the time of other levels that shows beside the slowest one's, in loops"
+    )
+    kernel_overlap: float = _share(
+        0.25, "of the time of other levels that shows beside the slowest one's, in microkernels"
     )
     # Shares of caches
     private_share: float = _share(0.6, "of a core's own cache beyond L1, for tiles")

@@ -92,7 +92,7 @@ class Setting:
     even: tuple[tuple[str, tuple[int, ...]], ...] = ()
     kinds: tuple[CopyKind, ...] = ()
     scattered: bool = False
-    overlap: float = DEFAULT_COSTS.level_overlap
+    overlap: float = DEFAULT_COSTS.kernel_overlap
 
     @property
     def levels(self) -> int:

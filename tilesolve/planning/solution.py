@@ -235,7 +235,7 @@ class Solution:
     @property
     def score(self) -> float:
         """The seconds that it is compared by with other solutions of its problem."""
-        return score_price(self.cost, self.machine.costs.level_overlap, self.waiting)
+        return score_price(self.cost, self.machine.costs.kernel_overlap, self.waiting)
 
     def score_after(self, between: Sequence[float]) -> float:
         """Return the score amid other works, of tensors that caches may hold.
@@ -248,7 +248,7 @@ class Solution:
         places, own = list_levels(self.machine, self.threads), [x / self.threads for x in between]
         started = start_arrays(self.cost, places, "cold", own)
         costs = self.machine.costs
-        return score_price(charge_sources(started), costs.level_overlap, self._waiting(started))
+        return score_price(charge_sources(started), costs.kernel_overlap, self._waiting(started))
 
     @property
     def waiting(self) -> float:

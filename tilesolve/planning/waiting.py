@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
 
-from tilesolve.constants import policy
+from tilesolve.constants import policy, tuning
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import accesses_of
-from tilesolve.model.lines import part_seconds, run_touched, run_waste, share_amid_lines
+from tilesolve.model.lines import part_seconds, run_of, run_touched, run_waste, share_amid_lines
 from tilesolve.model.nest import Nest
 from tilesolve.model.pages import runs_of
 from tilesolve.model.price import Price, list_levels
+from tilesolve.model.score import score_times
 from tilesolve.packing.sizes import PAGE_BYTES
 from tilesolve.planning.prefetch import capacity_of, is_packed_late, third_cache_feeds
+
+_STAGED = tuning.MIN_STAGED_RUN_BYTES
 
 
 def waiting_seconds(
@@ -100,19 +106,85 @@ def late_share(share: Problem, number: int, nest: Nest, machine: Machine) -> flo
 def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
     """Return the seconds by which stores past the caches delay calls, beyond memory's part.
 
-    A call ends with its stores, and waits until buffers take them: computing does not go on beside.
-    Runs that begin and end amid lines take longer than their bytes, as other calls complete their
-    end lines later: all of them in arrays of numpy, see `share_amid_lines`. What the score has of
-    the bytes as memory's time is left out. See ``docs/decisions/071-stores-wait.md``.
+    What leaves straight from registers does so beside the next steps, as a level works beside the
+    arithmetic. Calls wait for all else: for lines of the staging buffer as long as memory takes for
+    their bytes, and longer for runs that are too short for it, which go through the caches. Their
+    ends take as long as they take at least, where they lie amid lines: see `share_amid_lines`. What
+    the score has of the bytes as memory's time is left out. See
+    ``docs/decisions/071-stores-wait.md``.
     """
     if nest.output != "stream" or is_half(share.dtype):
         return 0.0
     memory, view, size = machine.memory, list_levels(machine)[-1], cost.levels[-1].volumes[0]
-    runs = size / run_touched(accesses_of(share)[0], _stored_box(nest))
-    parts = runs * amid_share(share, nest, machine) * part_seconds(machine)
-    taken = size / (memory.stream or memory.bandwidth) + parts
-    shown = 1.0 if cost.bottleneck == memory.name else machine.costs.level_overlap
+    costs, taken = machine.costs, size / (memory.stream or memory.bandwidth)
+    if leaves_registers(share, nest, machine):
+        beside = score_times([cost.seconds, taken], costs.kernel_overlap)
+        taken = float(beside) - cost.seconds
+    elif mean_run(share, nest) < _STAGED:
+        runs = size / run_touched(accesses_of(share)[0], _stored_box(nest))
+        ends = runs * amid_share(share, nest, machine) * part_seconds(machine)
+        taken = max(costs.cached_store_slowdown * taken, taken + ends)
+    shown = 1.0 if cost.bottleneck == memory.name else costs.kernel_overlap
     return max(0.0, taken - shown * float(view.seconds([size])))
+
+
+def leaves_registers(share: Problem, nest: Nest, machine: Machine) -> bool:
+    """Return whether calls store C past the caches in vectors, or in pieces of lines.
+
+    All register tiles are whole vectors then, side by side in C. Pieces are for short sums, and for
+    tiles of few long runs; C that begins with a line needs none. See ``docs/decisions/051``.
+    """
+    output, call = share.spec.output.letters, nest.bands[0].box
+    sides = [share.sizes[output[-1]], *(band[output[-1]] for band in nest.bands)]
+    whole = share.lane == output[-1]
+    whole = whole and not any(side % lanes(share.dtype, machine.vector_bits) for side in sides)
+    if share.aligned_output or not whole:
+        return whole
+    tile, box = dict(call), outermost_tile(nest)
+    runs = prod(tile[i] for i in output) * share.itemsize / run_of(share, share.spec.output, tile)
+    steps = prod(side for letter, side in box.items() if letter not in output)
+    few = runs <= tuning.MAX_RUNS_IN_PIECES and steps < tuning.MIN_STEPS_TO_PREFETCH_C
+    return few and mean_run(share, nest) >= _STAGED
+
+
+def mean_run(share: Problem, nest: Nest) -> float:
+    """Return the mean bytes of C that calls for the nearest tile write side by side.
+
+    A run ends where register tiles get smaller.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> boxes = [("register", "kmn", 8), ("L1", "kmn", 20), ("memory", "kmn", 64)]
+    >>> mean_run(problem, Nest.of(problem, boxes))
+    80.0
+    """
+    call, near = (dict(band.box) for band in nest.bands[:2])
+    run = float(share.itemsize)
+    for letter in reversed(share.spec.output.letters):
+        side, tile = near[letter], call[letter]
+        equal = side <= tile or side % tile == 0
+        run *= side if equal else side / 2
+        if not equal or side < share.sizes[letter]:
+            break
+    return run
+
+
+def lengthen_runs(share: Problem, nest: Nest) -> Nest | None:
+    """Return a nest whose nearest tile writes runs that are long enough to be staged.
+
+    It takes more of C's last letters, up to the next tile. None where that is of no use.
+    """
+    call, near, *farther = nest.bands
+    if nest.output != "stream" or not farther or mean_run(share, nest) >= _STAGED:
+        return None
+    for letter in reversed(share.spec.output.letters):
+        box = tuple((i, farther[0][i] if i == letter else side) for i, side in near.box)
+        near = replace(near, box=box)
+        longer = replace(nest, bands=(call, near, *farther))
+        if mean_run(share, longer) >= _STAGED:
+            return longer
+    return None
 
 
 def crossing_seconds(problem: Problem, split: str | None, threads: int, machine: Machine) -> float:

@@ -53,6 +53,7 @@ from tilesolve.planning.setting import Setting
 from tilesolve.planning.waiting import (
     late_line_seconds,
     late_seconds,
+    lengthen_runs,
     nearest_tile,
     outermost_tile,
     store_seconds,
@@ -335,7 +336,9 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
     share, machine = target.share, target.machine
 
     def within(most: Mapping[str, int]) -> Candidate:
-        nest, cost, nearest = choose_copies(target, tiles, most)
+        return made(*choose_copies(target, tiles, most))
+
+    def made(nest: Nest, cost: Price, nearest: Mapping[str, int]) -> Candidate:
         tile = outermost_tile(nest)
         taken = float(sum(touched_bytes(share, tile)))
         waiting = waiting_seconds(share, nest, cost, machine, nearest)
@@ -349,8 +352,11 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
         cut = is_packed_late(share, number, box, machine)
         if cut and seconds > TIME_TOLERANCE * usual.score:
             most |= cut_to_stay(share, number, box, register_box, machine)
-    smaller = within(most) if most else usual
-    target.candidates[tiles] = min(usual, smaller, key=lambda one: one.score)
+    found = [usual, within(most)] if most else [usual]
+    if (longer := lengthen_runs(share, usual.nest)) is not None:
+        longer = target.runner.form(longer)
+        found.append(made(longer, target.price(longer), nearest_tile(longer)))
+    target.candidates[tiles] = min(found, key=lambda one: one.score)
     return target.candidates[tiles]
 
 
