@@ -79,10 +79,9 @@ def score_without(
         waits.pop(number, None)
         each = kernel.window_cycles if nest.kind(number - 1) == "windows" else kernel.pack_cycles
         compute -= cost.packed[number - 1] * each / setting.frequency
-        once = share.bytes[number] / share.itemsize
-        compute += reading_seconds(
-            share, nest, kernel, number, once, setting.rate, setting.frequency
-        )
+        if share.spec.tensors[number].subscripts:
+            once, rates = share.bytes[number] / share.itemsize, (setting.rate, setting.frequency)
+            compute += reading_seconds(share, nest, kernel, number, once, *rates)
         for at, (place, level) in enumerate(zip(places, cost.levels, strict=True)):
             spared = [0.0] * len(level.packing)
             spared[number] = level.packing[number]
