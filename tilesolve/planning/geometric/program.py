@@ -127,11 +127,22 @@ def formulate(
 
 
 def keeps_limits(setting: Setting, choice: Choice) -> bool:
-    """Return whether the smallest tiles keep the limits of the program of one choice."""
-    indices, levels = setting.fused.problem.spec.letters, range(1, setting.levels + 1)
-    tiles = [{i: float(setting.smallest(i, level)) for i in indices} for level in levels]
-    limits = _limits(setting, choice, list_boxes(setting, tiles), levels, loose=False)
-    return all(bool(held <= 1) for _, held in limits)
+    """Return whether the smallest tiles keep the limits of the program of one choice.
+
+    Where letters are added the program's symbols say what is held, which may be more than numbers.
+    """
+    spec, levels = setting.fused.problem.spec, range(1, setting.levels + 1)
+    tiles = [{i: float(setting.smallest(i, at)) for i in spec.letters} for at in levels]
+    boxes = list_boxes(setting, tiles)
+    if not is_convex(spec):
+        boxes = _boxes(setting, _aliases(setting, choice))
+    least = {
+        name_tile(at, i, setting.levels): size
+        for at, tile in zip(levels, tiles, strict=True)
+        for i, size in tile.items()
+    }
+    limits = _limits(setting, choice, boxes, levels, loose=False)
+    return all(Signomial.of(held).at(least) <= 1 for _, held in limits)
 
 
 def _open_limits(limits: Iterable[tuple[str, Size]]) -> dict[str, Signomial]:
