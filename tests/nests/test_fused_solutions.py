@@ -17,6 +17,7 @@ from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
 from tilesolve.model.chain import Chain
+from tilesolve.model.score import score_price
 from tilesolve.nests.files import HOLDS, NEST_FORMAT
 from tilesolve.nests.group_price import price_group, without_arrays
 from tilesolve.nests.group_trees import Grouping, Level
@@ -208,3 +209,33 @@ def test_long_terms_are_not_written_out_for_several_rows():
     images = fill(computation, 3)
     wanted = evaluate(computation, images)
     np.testing.assert_allclose(plan(*images.values()), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_stages_of_a_group_take_turns(streamed):
+    """Each has its part of all times, and what one computes hides nothing of another one's."""
+    plan = blur(height=2000, width=2048, streamed=streamed)
+    cost = plan.solutions[0].cost
+    turns = cost.take_turns()
+    assert len(turns) == len(plan.computation.stages)
+    assert sum(one.compute for one in turns) == pytest.approx(cost.compute)
+    for at, level in enumerate(cost.levels):
+        assert sum(one.levels[at].seconds for one in turns) == pytest.approx(level.seconds)
+    assert [one.past_caches for one in turns] == [0.0, cost.past_caches]
+    overlap = MACHINE.costs.level_overlap
+    alone = sum(score_price(one, overlap) for one in turns)
+    assert score_price(cost, overlap) <= alone <= score_price(cost, 1.0) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("start", ["warm", "cold"])
+def test_calls_by_several_threads_have_their_cost(start):
+    """Later ones begin late, where their cores slept most."""
+    costs = MACHINE.costs
+    for threads in (1, 2):
+        found = blur(threads=threads).solution.starting(start)
+        called = found.seconds - found.computing_seconds
+        if threads == 1:
+            assert found.seconds == found.work_seconds
+        else:
+            late = costs.threads_seconds if start == "warm" else costs.cold_threads_seconds
+            assert called == pytest.approx(late)

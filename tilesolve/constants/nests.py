@@ -184,13 +184,9 @@ PIPELINE_BANDS = (4, 8, 16, 32, 64, 128)
 """Rows of bands in which contractions run with the stages that they read and that read them, each
 tried as long as it costs less than the one before."""
 
-PIPELINE_APART_GAIN = 1.25
+PIPELINE_APART_GAIN = 1.5
 """How many times what they cost one by one stages may cost together and run so: groups that gain
-are priced up to 1.13 times as dear, and those that lose 1.9 times and more."""
-
-PIPELINE_TURNS_SHOWN = 1.5
-"""How much more than usual shows of the time of levels behind the first where stages run together:
-they take turns, so that what one computes hides less of what another one waits for."""
+are priced up to 1.28 times as dear, and those that lose 1.9 times and more."""
 
 PIPELINE_LOAD_WEIGHTS = ((32 * 1024, 1), (256 * 1024, 10), (None, 25))
 """In the thesis's mode, what a load costs of what takes so many bytes; without a number, of what

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import mul
 
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
@@ -62,6 +63,28 @@ class LevelPrice:
         """Bytes of all tensors together."""
         return sum(self.volumes)
 
+    def share(self, shares: Sequence[float]) -> LevelPrice:
+        """Return the time of shares of each tensor, without their bytes."""
+        bytes_shared = sum(map(mul, shares, self.volumes))
+        part = self.seconds * bytes_shared / self.volume if bytes_shared else 0.0
+        return LevelPrice(self.level, self.holder, (), (), (), part)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The part of a price that one of several works has, which run one after another.
+
+    Parameters
+    ----------
+    share
+        Of the arithmetic.
+    shares
+        Of each tensor's bytes.
+    """
+
+    share: float
+    shares: tuple[float, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Price:
@@ -79,6 +102,8 @@ class Price:
         Elements of each operand that are packed, repetitions counted.
     past_caches
         Seconds that memory takes for an output that goes there, beside what it serves; else 0.
+    turns
+        Of each work, where several run one after another: the last one has that output.
 
     Examples
     --------
@@ -94,6 +119,7 @@ class Price:
     calls: float
     packed: tuple[float, ...]
     past_caches: float = 0.0
+    turns: tuple[Turn, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Price {format_duration(self.seconds)}, bound by {self.bottleneck}>"
@@ -121,6 +147,17 @@ class Price:
         if self.past_caches:
             times[-2:-1] = [max([self.past_caches, *times[-2:-1]])]
         return tuple(sorted((self.compute, *times), reverse=True))
+
+    def take_turns(self) -> tuple[Price, ...]:
+        """Return the price of each work, or this one; bytes of a level take alike long."""
+        if not self.turns:
+            return (self,)
+        found = []
+        for number, turn in enumerate(self.turns, start=1):
+            levels = tuple(level.share(turn.shares) for level in self.levels)
+            past = self.past_caches if number == len(self.turns) else 0.0
+            found.append(Price(levels, turn.share * self.compute, self.calls, (), past))
+        return tuple(found)
 
     def level(self, name: str) -> LevelPrice:
         """Return the price of the level that serves under this name."""

@@ -50,6 +50,8 @@ class Traffic:
         Those of them that window copies have.
     calls
         Boxes of the first band: calls of the microkernel.
+    arrays
+        The names of the tensors, in order.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class Traffic:
     packed: tuple[Size, ...]
     relaid: Size
     calls: Size
+    arrays: tuple[str, ...] = ()
 
 
 def count_traffic(
@@ -153,7 +156,9 @@ def count_traffic(
         volumes.append(tuple(a + b for a, b in zip(both, extra, strict=True)))
     count = tuple(copied.get(t, 0.0) for t in range(len(chain.accesses)))
     relaid: Size = sum(n for t, n in copied.items() if chain.buffers[t][1].layout == "windows")
-    return Traffic(tuple(moved), tuple(volumes), tuple(packing), count, relaid, chain.calls)
+    arrays = tuple(one.array for one in chain.accesses)
+    sizes_moved = tuple(moved), tuple(volumes), tuple(packing)
+    return Traffic(*sizes_moved, count, relaid, chain.calls, arrays)
 
 
 def _come(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, prod
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.model import Machine
-from tilesolve.model.chain import Chain
 from tilesolve.model.loop_tree import Buffer, Do, LoopTree, Node, list_loops, list_works, renumber
-from tilesolve.model.price import Price, list_levels, price_levels, send_past_caches
+from tilesolve.model.price import Price, Turn, list_levels, price_levels, send_past_caches
 from tilesolve.model.traffic import count_traffic
 from tilesolve.nests.arithmetic import (
     arithmetic_seconds,
@@ -36,24 +35,44 @@ def price_group(request: NestRequest, tree: LoopTree) -> Price:
         computation.output, machine.levels[0].line
     )
     shared_line = machine.costs.shared_line_cycles / machine.frequency if apart else 0.0
-    compute, calls, done, once = 0.0, 0.0, 0.0, 0.0
+    calls, done, once = 0.0, 0.0, 0.0
+    works = dict[int, float]()
     for node in tree.body:
         if not holds_rings(node):
-            compute += _alone_seconds(request, tree, node)
+            (work,) = set(list_works((node,)))
+            works[work] = works.get(work, 0.0) + _alone_seconds(request, tree, node)
             continue
         for one in Group.of(computation, node).placed.values():
             seconds, rows = _stage_seconds(computation, one, machine, (tree, node))
             seconds += rows * shared_line if one.stage == one.regions.root else 0.0
-            compute, calls = compute + seconds, calls + rows
+            works[one.work], calls = works.get(one.work, 0.0) + seconds, calls + rows
             done += one.points()
             once += one.regions.points(one.stage, {})
     levels = price_levels(places, found, done / once if once else 1.0)
     past_caches = 0.0
     if tree.output == "stream":
-        arrays = [one.array for one in Chain(without_arrays(tree)).accesses]
-        root = arrays.index(computation.output.name)
+        root = found.arrays.index(computation.output.name)
         levels, past_caches = send_past_caches(levels, places, root)
-    return Price(levels, compute, calls, (), past_caches)
+    turns = list_turns(computation, works, found.arrays)
+    return Price(levels, sum(works.values()), calls, (), past_caches, turns)
+
+
+def list_turns(
+    computation: Computation, works: Mapping[int, float], arrays: Sequence[str]
+) -> tuple[Turn, ...]:
+    """Return the turn of each stage, given what its arithmetic takes.
+
+    Stages that touch an array have even shares of it.
+    """
+    found = []
+    stages = {number: computation.stages[number] for number in sorted(works)}
+    touched = {at: {x.name, *(read.array for read in x.reads)} for at, x in stages.items()}
+    shares = [1 / sum(array in one for one in touched.values()) for array in arrays]
+    whole = sum(works.values()) or 1.0
+    for number, own in touched.items():
+        pairs = zip(arrays, shares, strict=True)
+        found.append(Turn(works[number] / whole, tuple(share * (x in own) for x, share in pairs)))
+    return tuple(found)
 
 
 def without_arrays(tree: LoopTree) -> LoopTree:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from tilesolve.constants.nests import NEST_STEP_SHOWN, PIPELINE_TURNS_SHOWN
+from tilesolve.constants.nests import NEST_STEP_SHOWN
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.contraction import Contraction, find_contraction
@@ -155,14 +155,15 @@ class FusedSolution(_Looped):
     def score_after(self, between: Sequence[float] = ()) -> float:
         """Return the same, given how many bytes were touched since each tensor was.
 
-        A stage loads from the first cache as it computes; farther levels serve another in turn.
+        A stage loads from the first cache as it computes. Stages take turns: what one computes
+        hides nothing of what another one waits for.
         """
-        cost = self.request.charge(self.cost, between)
         overlap = self.request.machine.costs.level_overlap
+        cost = self.request.charge(self.cost, between)
         near, *far = cost.levels
         core = float(score_times([cost.compute, near.seconds], overlap))
         cost = replace(cost, compute=core, levels=(replace(near, seconds=0.0), *far))
-        return score_price(cost, min(PIPELINE_TURNS_SHOWN * overlap, 1.0))
+        return sum(score_price(one, overlap) for one in cost.take_turns())
 
     @classmethod
     def of(cls, request: NestRequest, grouping: Grouping, why: str, *, streamed: bool) -> Self:
