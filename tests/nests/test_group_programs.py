@@ -165,11 +165,11 @@ def test_a_ring_ends_when_it_is_to():
     tree = group_tree(NestRequest(computation, MACHINE), Grouping(shared, {"b": Level(3, 2)}))
     compiled = compile_program(write_program(computation, tree))
     given = {**fill(computation), "o": np.zeros((10**5, 16), "float32")}
-    began = time.monotonic()
+    began = time.process_time()  # on a busy computer, anything may take ten seconds
     with deadline(0.1) as is_over:
         compiled.run(given)
     assert is_over()
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def _cut(position, extent):

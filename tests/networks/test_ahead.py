@@ -4,6 +4,7 @@ import time
 from functools import partial
 
 import pytest
+from patience import PATIENCE
 
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.convolutions.layer_plans import LayerPlans, LayerRequest, read_activation
@@ -29,7 +30,7 @@ def kept():
 
 def wait(count):
     """Wait until so many plans are on disk; return how many are."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while kept() < count and time.monotonic() < end:
         time.sleep(0.05)
     return kept()

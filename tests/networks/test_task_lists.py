@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 
+from patience import PATIENCE
 import tilesolve
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.networks import task_lists
@@ -121,7 +122,7 @@ def test_programs_end_when_they_are_told_to():
         time.sleep(0.05)
         assert waiting.is_alive()
         stop.end()
-    waiting.join(5)
+    waiting.join(PATIENCE)
     assert not waiting.is_alive()
 
 

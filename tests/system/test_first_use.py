@@ -8,6 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from patience import PATIENCE
 
 import tilesolve
 from tilesolve.system import first_use
@@ -30,7 +31,7 @@ def said(monkeypatch):
 
 def wait_for(said, tell=tell_of_compiling):
     """Compile until a line is there that was not."""
-    before, end = said.getvalue(), time.monotonic() + 30
+    before, end = said.getvalue(), time.monotonic() + PATIENCE
     with tell():
         while said.getvalue() == before and time.monotonic() < end:
             time.sleep(0.01)
@@ -115,7 +116,7 @@ def test_planning_has_a_line_of_its_own(said):
     """What is compiled within it, or planned, is no wait of its own."""
     open_notebook()
     with tell_of_planning(), tell_of_compiling(), tell_of_planning():
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while not said.getvalue() and time.monotonic() < end:
             time.sleep(0.01)
     planning = "tilesolve: planning for this machine, once for each problem\n"

@@ -103,18 +103,27 @@ def test_code_cannot_be_written():
         pytest.fail("the code lies nowhere")
 
 
+def count_bytes(column):
+    """Bytes that the process has addresses of (0) or memory for (1).
+
+    Other threads of the test runner take some, too: tests of what is given back try up to thrice.
+    """
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[column]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
 def test_memory_is_given_back():
     """With the last reference to the code."""
     code = make(size=20_000)
 
-    def count():
-        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    def grow():
+        before = count_bytes(0)
+        for _ in range(50):
+            assert call(LoadedCode(code), 6.0) == 9.0
+        return count_bytes(0) - before
 
     LoadedCode(code)
-    before = count()
-    for _ in range(50):
-        assert call(LoadedCode(code), 6.0) == 9.0
-    assert count() - before < 10 * len(code)
+    assert any(grow() < 10 * len(code) for _ in range(3))
 
 
 def test_little_is_kept_of_what_is_gone():
@@ -122,15 +131,15 @@ def test_little_is_kept_of_what_is_gone():
     code = make()
     stays = LoadedCode(code)
 
-    def count():
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    def grow():
+        before = count_bytes(1)
+        for _ in range(500):
+            LoadedCode(code)
+        return count_bytes(1) - before
 
     for _ in range(200):
         LoadedCode(code)
-    before = count()
-    for _ in range(500):
-        LoadedCode(code)
-    assert count() - before < 2**20
+    assert any(grow() < 2**20 for _ in range(3))
     assert call(stays, 1.0) == 4.25
 
 
