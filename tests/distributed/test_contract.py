@@ -150,16 +150,18 @@ class Held(WorkerPlugin):
             self.most = max(self.most, sum(owners.values()))
 
 
-@pytest.mark.parametrize(("chunk", "limit"), [(800, 110), (720, 110), (400, 20)])
-def test_workers_hold_what_is_promised(chunk, limit, client):
+@pytest.mark.parametrize(
+    ("side", "chunk", "limit"), [(1200, 400, 28), (1200, 360, 28), (2400, 400, 20)]
+)
+def test_workers_hold_what_is_promised(side, chunk, limit, client):
     """Whether blocks are chunks as they come, or parts of them, and whether results stay."""
-    x = da.random.default_rng(8).random((2400, 2400), chunks=chunk)
-    y = da.random.default_rng(9).random((2400, 2400), chunks=chunk)
+    x = da.random.default_rng(8).random((side, side), chunks=chunk)
+    y = da.random.default_rng(9).random((side, side), chunks=chunk)
     found = einsum("ij,jk->ik", x, y, client=client, memory_limit=limit * 1_000_000)
     (promise,) = promises(found)
     client.register_plugin(Held())
     stays = promise.division.keeps.results
-    assert stays == (limit > 50)
+    assert stays == (side == 1200)
     result = client.persist(found) if stays else client.compute(found.sum())
     wait(result)
     most = client.run(lambda dask_worker: dask_worker.plugins["held"].most)

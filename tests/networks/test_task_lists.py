@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from patience import PATIENCE
 import tilesolve
 from tilesolve.kernels.runtime import task_fields as fields
-from tilesolve.networks import task_lists
+from tilesolve.networks import ahead, task_lists
 from tilesolve.networks.pictures import find_edges
 from tilesolve.networks.works import BorderWork
 from tilesolve.system.cancellation import Stop
@@ -22,9 +23,13 @@ from onnx_networks import make_model  # noqa: E402
 RNG = np.random.default_rng(0)
 
 
+pytestmark = pytest.mark.usefixtures("any_tiles")
+
+
 @pytest.fixture(autouse=True)
 def shared_works(monkeypatch):
-    """Threads share works however small they are."""
+    """Threads share works however small they are, and no other process plans ahead."""
+    monkeypatch.setattr(ahead, "helped", lambda *_: nullcontext())
     monkeypatch.setattr(task_lists, "NETWORK_SHARED_SECONDS", 0.0)
     monkeypatch.setattr(task_lists, "NETWORK_SHARED_ZEROS", 0)
 

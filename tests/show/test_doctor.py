@@ -377,37 +377,48 @@ UNREADABLE = """
 import os, sys, warnings
 from tilesolve.show.doctor import diagnose
 
-diagnose()
-warnings.simplefilter("error")
-os.environ |= {"TILESOLVE_CONFIG_DIR": sys.argv[1], "TILESOLVE_CACHE_DIR": sys.argv[1]}
-if os.geteuid() == 0:
-    os.setuid(12345)  # root may read everything
-found = diagnose()
-for section in found.sections:
-    for row in section.rows:
-        if row.bad or row.mend.startswith("export"):
-            print(row.what, row.mend, row.bad, sep=": ")
+diagnose()  # loads everything, which takes seconds
+warnings.filterwarnings("ignore", "This process .* is multi-threaded")
+for folder in sys.argv[1:]:
+    print("of a folder", flush=True)
+    if os.fork():
+        assert os.wait()[1] == 0
+        continue
+    warnings.simplefilter("error")
+    os.environ |= {"TILESOLVE_CONFIG_DIR": folder, "TILESOLVE_CACHE_DIR": folder}
+    if os.geteuid() == 0:
+        os.setuid(12345)  # root may read everything
+    found = diagnose()
+    for section in found.sections:
+        for row in section.rows:
+            if row.bad or row.mend.startswith("export"):
+                print(row.what, row.mend, row.bad, sep=": ")
+    break
 """
 
 
-@pytest.mark.parametrize(("mode", "below"), [(0o000, ""), (0o000, "deep/er"), (0o555, "deep/er")])
-def test_folders_that_cannot_be_used(mode, below):
+def test_folders_that_cannot_be_used():
     """All works from a folder of temporary files; the report says which lines better it.
 
     Whether an unreadable folder has a machine file, nobody knows.
     """
+    cases = [(0o000, ""), (0o000, "deep/er"), (0o555, "deep/er")]
     with TemporaryDirectory() as above:
         Path(above).chmod(0o755)
-        folder = Path(above) / "closed"
-        folder.mkdir(mode=mode)
-        done = run_python("-c", UNREADABLE, str(folder / below))
+        folders = [Path(above) / f"closed{at}" for at in range(len(cases))]
+        for folder, (mode, _) in zip(folders, cases, strict=True):
+            folder.mkdir(mode=mode)
+        asked = [str(folder / below) for folder, (_, below) in zip(folders, cases, strict=True)]
+        done = run_python("-c", UNREADABLE, *asked)
     assert done.returncode == 0, done.stderr
     expected = {
         f"{what} folder: export TILESOLVE_{variable}_DIR=<a folder that can be written>: False"
         for what, variable in (("settings", "CONFIG"), ("cache", "CACHE"))
     }
-    unreadable = set() if mode else {"machine file: tilesolve calibrate: True"}
-    assert set(done.stdout.splitlines()) == expected | unreadable
+    found = done.stdout.split("of a folder\n")[1:]
+    for lines, (mode, _) in zip(found, cases, strict=True):
+        unreadable = set() if mode else {"machine file: tilesolve calibrate: True"}
+        assert set(lines.splitlines()) == expected | unreadable
 
 
 def test_full_folders(monkeypatch):
