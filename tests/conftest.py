@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import sys
+from collections import defaultdict
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import turns
 from guessed_tiles import guessed_tiles
 from hypothesis import HealthCheck, settings
+from turns import choose_cover
 
 from tilesolve import caches
 from tilesolve.machine import kernel_cache
@@ -50,6 +52,18 @@ gc.disable()  # until all tests are collected, of which nothing is garbage
 def pytest_configure(config):
     """Tell tests which runs have all of their examples."""
     turns.slow_runs = config.option.markexpr == "slow"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of grids, all cases but those that have each value, or each pair of values, are slow."""
+    grids = defaultdict(dict)
+    for item in items:
+        if item.get_closest_marker("grid") and not item.get_closest_marker("slow"):
+            grids[item.parent, item.originalname][tuple(item.callspec._idlist)] = item
+    for cases in grids.values():
+        for ids in cases.keys() - choose_cover(list(cases)):
+            cases[ids].add_marker("slow")
 
 
 def pytest_collection_finish():

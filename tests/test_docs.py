@@ -66,7 +66,21 @@ def is_documented(value):
     return bool(doc.strip()) and not doc.startswith(f"{getattr(value, '__name__', ' ')}(")
 
 
-@pytest.mark.parametrize("name", MODULES)
+LONG = {
+    "tilesolve.calibration.calibrate",
+    "tilesolve.gpu.strategy",
+    "tilesolve.plans.gpu_plan",
+    "docs/gpu.md",
+}
+"""What has examples that take seconds: they measure, or assemble many kernels."""
+
+
+def quick_but_long(names):
+    """Names as parameters: those whose examples take long are slow."""
+    return [pytest.param(one, marks=[pytest.mark.slow] if one in LONG else []) for one in names]
+
+
+@pytest.mark.parametrize("name", quick_but_long(MODULES))
 def test_examples_give_what_they_show(name):
     """The examples in a module's docstrings run and print what stands there."""
     failed, _ = doctest.testmod(importlib.import_module(name))
@@ -121,7 +135,7 @@ def test_readme_is_short():
     assert len(PAGES["README.md"].splitlines()) <= 250
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
+@pytest.mark.parametrize("page", quick_but_long(page for page in PAGES if blocks(page, "python")))
 def test_examples_of_a_page_give_what_they_show(page):
     """A page's examples run, one after the other, and print what stands there."""
     text = "".join(blocks(page, "python"))

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nest_array_cases import NEST_CASES
 from placements import Placed, make_room, placements
+from turns import examples
 
 from tilesolve import TilesolveError
 from tilesolve.contractions.errors import DtypeError, PlanError
@@ -135,7 +136,7 @@ def check_shared_call(case, call, rng):
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=5)
+@examples(3, 5)
 @given(data=st.data(), seed=SEEDS)
 def test_an_out_amid_an_operand(name, data, seed):
     """Nothing is read that the call itself wrote before."""
@@ -146,7 +147,7 @@ def test_an_out_amid_an_operand(name, data, seed):
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=5)
+@examples(3, 5)
 @given(data=st.data(), seed=SEEDS)
 def test_arrays_anywhere(name, data, seed):
     check_calls(name, data, seed)

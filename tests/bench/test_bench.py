@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from patience import PATIENCE
 from running_cases import make_shallow_machine, write_shallow_machine
 from strategies import problems as any_problem
+from turns import examples
 
 from tilesolve.bench.case import NUMPY_OFFSET_BYTES, find_outliers, sum_parts
 from tilesolve.bench.cases import (
@@ -832,7 +833,7 @@ class TestResults:
             Sweep.from_json(json.dumps(data), origin="old.json")
         assert "\n" not in str(said.value)
 
-    @settings(max_examples=40)
+    @examples(15, 40)
     @given(st.data())
     def test_a_damaged_file_is_refused_or_shown(self, data):
         """With any value replaced by another one, what is read can be shown and kept."""

@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from commands import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running_cases import make_shallow_machine, write_shallow_machine
+from turns import quick_each
 
 from tilesolve.bench.contenders import Contender, parse_layer_contenders
 from tilesolve.bench.layers import (
@@ -173,8 +175,11 @@ def everyone():
     return [one for one in found if one.installed]
 
 
-@pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("who", everyone(), ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    ("name", "who"),
+    quick_each(product(LAYERS, everyone())),
+    ids=lambda one: getattr(one, "name", one),
+)
 def test_peers_compute_layers(who, name, tmp_path):
     """What a contender finds is what the definition says, and its operands stay as they were."""
     layer = replace(LAYERS[name], layout=who.layout)
@@ -190,11 +195,11 @@ def test_peers_compute_layers(who, name, tmp_path):
         assert dimensions == 1 or (dimensions == 3 and who.library == "torch")
         return
     run = found.run if isinstance(found, Made) else found
+    right = convolve(layer, *kept)
     for _ in range(2):
         result = np.asarray(run())
         np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-4)
     assert all(map(np.array_equal, kept, operands))
-    right = convolve(layer, *kept)
 
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])

@@ -10,6 +10,7 @@ import pytest
 from commands import bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from turns import WHOLE, examples, in_turn
 
 from tilesolve.bench.case import find_outliers, sum_parts
 from tilesolve.bench.contenders import (
@@ -60,6 +61,7 @@ MACHINE = Machine.load("i7-6700k")
 SMALL = Nest("syrk", "C[i,j] += A[i,k] * A[j,k]", (("i", 9), ("j", 9), ("k", 7)), "float32")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("peer", ["numpy", "numba", "halide", "halide-adams"])
 @pytest.mark.parametrize("name", ["gemm", "trmm", "syrk-lower", "tpm", "3mm", "convlayer"])
 def test_peers_compute_what_the_reference_does(name, peer):
@@ -255,7 +257,7 @@ def test_all_kinds_are_drawn_and_sizes_are_spread():
             find_statements(wrong)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(8, 15)
 @given(SEEDS, st.integers(1, ALL_KINDS))
 def test_all_forms_of_numpy_compute_drawn_statements(seed, at):
     """Whichever is the fastest: each is held to the evaluation, stage by stage."""
@@ -305,10 +307,12 @@ def check_forms(case):
     assert expected.describe_fault(out) == ""
 
 
+@WHOLE
 @pytest.mark.parametrize("peer", ["numpy", "numba", "tilesolve_outs"])
-def test_contenders_compute_all_kinds(peer):
-    """Statements of all kinds at small extents, poisoned results."""
-    for case in find_statements(f"statements:{ALL_KINDS}:5901").values():
+def test_contenders_compute_all_kinds(peer, whole):
+    """Statements of all kinds at small extents, poisoned results; numba compiles some of them."""
+    cases = find_statements(f"statements:{ALL_KINDS}:5901").values()
+    for case in in_turn(cases, 0, whole or peer != "numba", of=4):
         small = case.shrink()
         *operands, out = small.draw()
         expected = small.expect(operands)
@@ -392,14 +396,17 @@ LACK = {
 """What peers do not have, or nobody wrote."""
 
 
-LONG = {("total_variation", "halide_ours")}
-"""What takes more than a minute to compile; the same peer has all other functions."""
+LONG = {
+    "halide_ours": {"total_variation", "stencil_chain", "unsharp"},
+    "numba": {"total_variation", "stencil_chain", "harris"},
+}
+"""What peers take long to compile, up to a minute; quick runs have the other functions."""
 
 
 @pytest.mark.parametrize(
     ("name", "peer"),
     [
-        pytest.param(name, peer, marks=[pytest.mark.slow] if (name, peer) in LONG else [])
+        pytest.param(name, peer, marks=[pytest.mark.slow] if name in LONG.get(peer, ()) else [])
         for name in PIPELINES
         for peer in ("tilesolve", *(name.replace("-", "_") for name in PIPELINE_PEERS))
     ],

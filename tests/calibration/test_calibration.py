@@ -15,6 +15,7 @@ from commands import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from patience import PATIENCE
+from turns import examples
 
 from tilesolve.calibration import calibrate as calibrate_module
 from tilesolve.calibration.calibrate import Calibration, calibrate, evaluate
@@ -98,6 +99,7 @@ class TestCurve:
         assert found[-1].name == "memory"
         assert found[-1].edge is None
 
+    @examples(40, 100)
     @given(staircases(steepest=1.5), st.randoms(use_true_random=False), st.data())
     def test_survives_disturbed_samples(self, staircase, noise, data):
         """Single samples that every round spoilt do not carry a level's bandwidth with them."""
@@ -108,6 +110,7 @@ class TestCurve:
         for plateau, rate in zip(found, staircase[2], strict=True):
             assert rate * 0.95 <= plateau.bandwidth <= rate
 
+    @examples(50, 100)
     @given(staircases(), st.randoms(use_true_random=False), st.data())
     def test_no_edge_without_a_step(self, staircase, noise, data):
         """Two levels that are equally fast give no edge, and both that bandwidth."""
@@ -424,13 +427,13 @@ def pretend(monkeypatch, rounds):
 
     monkeypatch.setattr(calibrate_module, "add_rounds", add_rounds)
     monkeypatch.setattr(calibrate_module, "make_probes", lambda *_: [])
-    monkeypatch.setattr(Machine, "detect", lambda: base)
-    return base
-
     monkeypatch.setattr(calibrate_module, "measure_latencies", lambda machine, *_: (machine, ()))
     monkeypatch.setattr(
         calibrate_module, "measure_costs", lambda bench, *_: (bench.machine, (), ())
     )
+    monkeypatch.setattr(Machine, "detect", lambda: base)
+    return base
+
 
 class TestCalibrate:
     """Measuring this very computer."""

@@ -235,6 +235,7 @@ def test_the_default_holds_without_a_catalogue():
     )
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("registers", range(1, 41))
 def test_the_default_is_a_tile_that_there_is(registers, dtype):

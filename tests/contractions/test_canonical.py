@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import draw_whole_numbers, problems, rename, specs
+from turns import examples
 
 from tilesolve.contractions.canonical import canonicalize
 from tilesolve.contractions.problem import Problem
@@ -88,6 +89,7 @@ def test_the_way_there_is_a_renaming(problem):
     )
 
 
+@examples(40, 100)
 @given(problems(specs(operands=(1, 3)), most=3))
 def test_the_canonical_problem_computes_the_same(problem):
     """Operands in the canonical order give the result of the original problem."""

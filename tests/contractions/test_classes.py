@@ -4,6 +4,7 @@ import networkx as nx
 import pytest
 from hypothesis import given
 from strategies import specs
+from turns import examples
 
 from tilesolve.contractions.classes import find_classes, graph
 from tilesolve.contractions.letters import fresh
@@ -25,6 +26,7 @@ def is_plain(spec, letter):
     )
 
 
+@examples(40, 100)
 @given(specs())
 def test_graph_joins_indices_to_their_tensors(spec):
     """The graph is bipartite, with an edge for each tensor that an index stands in."""

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from convolution_cases import block_filters, from_layout, layers, slow_convolution, to_layout
-from hypothesis import given, settings
+from hypothesis import given
+from turns import examples
 
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
@@ -20,7 +21,7 @@ def random_layer(arguments, seed=0):
     return to_layout(x, layout, blocks[0]), blocked, expected
 
 
-@settings(max_examples=150, deadline=None)
+@examples(60, 150)
 @given(layers())
 def test_problems_are_convolutions(arguments):
     """The reference of the problem, on views, is what sliding windows give; so is the flat form."""

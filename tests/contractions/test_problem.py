@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from strategies import draw_whole_numbers, problems, specs
+from turns import examples
 
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.problem import DTYPES, Problem
@@ -110,6 +111,7 @@ def test_shapes_of_operands_give_the_problem_back(problem):
     assert Problem.from_arrays(problem.spec, *draw_whole_numbers(problem)) == problem
 
 
+@examples(40, 100)
 @given(problems(specs(letters="abhr"), most=3))
 def test_inference_never_guesses(problem):
     """From operands' shapes come the sizes that made them, or an error that names what is open."""
@@ -197,6 +199,7 @@ def test_a_ragged_list_is_no_operand():
         Problem.from_arrays("i,ij->j", [1.0, 2.0], [[1.0], [2.0, 3.0]])
 
 
+@examples(40, 100)
 @given(problems())
 def test_bytes_are_those_of_the_arrays(problem):
     """Shapes, item size and bytes are what numpy allocates for the operands."""

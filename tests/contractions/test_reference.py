@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from strategies import draw_whole_numbers, problems, specs
+from turns import examples
 
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.problem import Problem
@@ -25,6 +26,7 @@ def oracle(problem, *arrays):
     return out
 
 
+@examples(40, 100)
 @given(problems(specs(operands=(1, 3), letters="abhr", max_order=3), most=3))
 def test_equals_a_loop_over_all_points(problem):
     """Affine subscripts, diagonals, sums, scalars and empty extents equal plain Python loops."""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import sizes, specs
+from turns import examples
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.problem import Problem
@@ -30,6 +31,7 @@ def test_both_forms_are_one_spec(spec):
     assert (str(tccg), str(einsum)) == (spec.tccg(), spec.einsum())
 
 
+@examples(40, 100)
 @given(specs(), st.data())
 def test_spaces_do_not_matter(spec, data):
     """White space between any two symbols changes nothing."""
@@ -78,6 +80,7 @@ def test_brackets_around_one_letter_are_plain():
     assert str(Spec.parse("h-[h][1h][2h]")) == "h-hh[2h]"
 
 
+@examples(40, 100)
 @given(specs().flatmap(lambda spec: st.tuples(st.just(spec), sizes(spec, least=1))))
 def test_extent_is_the_span_of_positions(case):
     """The extent of a subscript is one more than the largest position that it takes."""

@@ -5,8 +5,9 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tilesolve.contractions.epilogue_terms import SUM
 from tilesolve.contractions.statements.values import evaluate_term
@@ -43,7 +44,7 @@ def square(x):
     return x * x
 
 
-@settings(deadline=None, max_examples=200)
+@examples(80, 200)
 @given(text=texts)
 def test_terms_are_what_python_computes(text):
     """Each branch becomes a choice."""

@@ -18,6 +18,7 @@ from convolution_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running_cases import LAYOUTS, make_shallow_machine, relaid
+from turns import examples
 
 import tilesolve
 from tilesolve.contractions.convolution import Convolution
@@ -53,7 +54,7 @@ def strided(draw, array):
     return relaid(array, draw(st.sampled_from(LAYOUTS)))
 
 
-@settings(max_examples=100)
+@examples(50, 100)
 @given(data=st.data())
 def test_layers_are_convolutions(data):
     """All arguments, layouts and strides come to plans as they must."""

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from convolution_cases import from_layout, slow_convolution, to_layout
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from running_cases import make_shallow_machine
+from turns import examples
 
 import tilesolve
 from tilesolve.contractions.convolution import Convolution
@@ -46,7 +47,7 @@ def groups(draw):
     return layer, last
 
 
-@settings(deadline=None, max_examples=5)
+@examples(3, 5)
 @given(groups(), st.sampled_from(["", "R", "O"]), st.booleans(), st.integers(0, 99))
 def test_statements_are_layers(drawn, residual, has_bias, seed):
     """In both orders, with a residual or in its place; zeros around images stay zeros."""

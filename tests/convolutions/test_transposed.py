@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from convolution_cases import ReferencePlan
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
@@ -63,7 +64,7 @@ def cases(draw):
     return x, w, bias, (stride, padding, more, dilation, groups)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(40, 80)
 @given(cases(), st.sampled_from(["NCHW", "NHWC"]), st.booleans())
 def test_any_transposed_convolution(case, layout, shifted):
     """Whatever strides, padding and gaps are: every pixel of out is written, and right."""

@@ -10,6 +10,7 @@ import pytest
 from commands import invoke, refused
 from distributed import LocalCluster
 from hypothesis import given, settings
+from turns import examples
 
 import tilesolve
 from tilesolve.constants.network import ASSUMED_NETWORK_RATE
@@ -37,7 +38,7 @@ MACHINE = Machine.load("i7-6700k")
     room=st.integers(3_000, 200_000),
     spec=st.sampled_from(["ij-ik-kj", "ij-ki-kj", "aijb-aik-kjb", "bij-bik-bkj"]),
 )
-@settings(max_examples=8)
+@examples(5, 8)
 def test_every_product_is_computed_once(extents, workers, room, spec):
     """Chunks of C and parts of sums cover everything; what moves is priced, and bounded below."""
     sizes = dict(zip("ijk", extents, strict=True)) | {"a": 3, "b": 4}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 from threadpoolctl import threadpool_info, threadpool_limits
+from turns import WHOLE
 
 import tilesolve
 from tilesolve.contractions.errors import MachineError
@@ -47,6 +48,7 @@ def seen(monkeypatch):
     return found
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "call",
     [
@@ -105,8 +107,9 @@ def test_bounds_that_overlap_leave_no_trace():
     assert taken() == {3}
 
 
+@WHOLE
 @pytest.mark.parametrize("threads", [1, 2])
-def test_bounds_of_many_threads_leave_no_trace(threads):
+def test_bounds_of_many_threads_leave_no_trace(threads, whole):
     """Whoever comes first and leaves last: a bound holds for all, and none is left."""
     product = tilesolve.expression("ij,jk", A, B, threads=threads)
     seen, begin = set(), threading.Barrier(5, timeout=PATIENCE)
@@ -117,7 +120,7 @@ def test_bounds_of_many_threads_leave_no_trace(threads):
 
     def calls():
         begin.wait()
-        for _ in range(200):
+        for _ in range(200 if whole else 60):
             product(A, B)
             with limit_blas_threads(threads):
                 seen.update(taken())

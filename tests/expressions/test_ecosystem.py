@@ -64,8 +64,9 @@ def test_cotengra_takes_it_as_an_implementation():
     np.testing.assert_allclose(ours, tree.contract(arrays), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_quimb_takes_it_as_an_implementation():
-    """A lattice of 100 tensors of quimb gives the same scalar."""
+    """A lattice of 100 tensors of quimb, which compiles for long, gives the same scalar."""
     quimb = pytest.importorskip("quimb.tensor")
     lattice = quimb.TN2D_rand(10, 10, D=2, seed=7, dist="uniform")
     theirs = lattice.contract(optimize="greedy")

@@ -51,6 +51,7 @@ def same(ours, theirs):
 # numpy's own cases, beside its own tests
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("optimize", [True, False, "greedy", "optimal"])
 @pytest.mark.parametrize("text", NETWORKS)
 def test_numpys_networks(text, optimize, paths):

@@ -8,6 +8,7 @@ import tilesolve
 from tilesolve.contractions.errors import PathError, SizeError, SpecError
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("optimize", [True, False, "greedy", "optimal", ("greedy", 30), None])
 @pytest.mark.parametrize("text", NETWORKS[::5])
 def test_the_path_is_taken_by_both(text, optimize):

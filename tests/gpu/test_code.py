@@ -12,6 +12,7 @@ from gpu_cases import (
     draw_problem,
     draw_tiling,
 )
+from turns import quick_pairs
 
 from tilesolve.contractions.device_problem import DeviceProblem
 from tilesolve.contractions.epilogue import Epilogue
@@ -66,21 +67,24 @@ def test_what_a_target_lacks_is_an_error():
 
 @needs_assembler
 @pytest.mark.parametrize(
-    ("arithmetic", "capability"),
-    [
-        ("float16", 75),
-        ("float16", 80),
-        ("bfloat16", 90),
-        ("tf32", 80),
-        ("float64", 90),
-        ("int8", 80),
-        ("int8", 90),
-        ("fma32", 75),
-        ("fma64", 80),
-    ],
+    ("made_for", "chain"),
+    quick_pairs(
+        [
+            ("float16", 75),
+            ("float16", 80),
+            ("bfloat16", 90),
+            ("tf32", 80),
+            ("float64", 90),
+            ("int8", 80),
+            ("int8", 90),
+            ("fma32", 75),
+            ("fma64", 80),
+        ],
+        ["", "* gelu"],
+    ),
 )
-@pytest.mark.parametrize("chain", ["", "* gelu"])
-def test_drawn_kernels_do_not_spill(arithmetic, capability, chain):
+def test_drawn_kernels_do_not_spill(made_for, chain):
+    arithmetic, capability = made_for
     rng = random.Random(arithmetic)
     chain = Epilogue.parse("" if arithmetic == "int8" else chain)
     product = Product.of(draw_problem(rng, arithmetic), chain, accumulate=bool(chain.operations))
@@ -109,8 +113,7 @@ def test_ptx_has_the_instructions_of_groups(arithmetic):
 
 
 @needs_assembler
-@pytest.mark.parametrize("arithmetic", GROUPED)
-@pytest.mark.parametrize("chain", ["", "* gelu"])
+@pytest.mark.parametrize(("arithmetic", "chain"), quick_pairs(GROUPED, ["", "* gelu"]))
 def test_drawn_kernels_of_groups_do_not_spill(arithmetic, chain):
     rng = random.Random(arithmetic)
     chain = Epilogue.parse("" if arithmetic == "int8" else chain)
@@ -132,10 +135,10 @@ def test_drawn_kernels_of_groups_do_not_spill(arithmetic, chain):
     ("name", "dtype"),
     [
         ("h100", "float16"),
-        ("rtx2080ti", "float16"),
-        ("a100", "float16"),
+        pytest.param("rtx2080ti", "float16", marks=pytest.mark.slow),
+        pytest.param("a100", "float16", marks=pytest.mark.slow),
         ("h100", "float64"),
-        ("h200", "float32"),
+        pytest.param("h200", "float32", marks=pytest.mark.slow),
         ("a100", "int8"),
     ],
 )

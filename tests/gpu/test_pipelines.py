@@ -6,8 +6,9 @@ from math import prod
 import numpy as np
 import pytest
 from device_cases import BOX_SIZES, BOXES, check, drawn_case, function_case, group_plan, prepare
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tests.support.drawn_stages import draw_stages, fill
@@ -89,7 +90,7 @@ def test_pipelines_of_many_tiles_are_right(name):
 
 @needs_runtime
 @pytest.mark.slow
-@settings(max_examples=6, deadline=None)
+@examples(3, 6)
 @given(st.data())
 def test_drawn_graphs_are_right(data):
     """Stencils, halved and doubled grids, several consumers, sums; any tiles and threads."""
@@ -185,7 +186,7 @@ def check_assembled(computation, machine):
 
 
 @pytest.mark.usefixtures("no_assembler")
-@settings(max_examples=15, deadline=None)
+@examples(8, 15)
 @given(draw_stages(largest=200), st.sampled_from(list_devices()), st.sampled_from(FUSIONS))
 def test_groups_keep_to_the_limits(drawn, machine, fusion):
     """Of threads, shared memory and occupancy; each stage is computed once, in order."""
@@ -210,7 +211,7 @@ def test_groups_keep_to_the_limits(drawn, machine, fusion):
 
 
 @pytest.mark.usefixtures("no_assembler")
-@settings(max_examples=10, deadline=None)
+@examples(5, 10)
 @given(draw_stages(largest=60), st.sampled_from(list_devices()), st.sampled_from(FUSIONS))
 def test_plans_are_written_and_read(drawn, machine, fusion):
     plan = DevicePlan(solve_stages(bind_stages(*drawn), Device.load(machine), fusion))

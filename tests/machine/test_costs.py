@@ -10,6 +10,7 @@ from commands import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from machine_strategies import SOURCES, machines
+from turns import examples
 
 from tilesolve.calibration.calibrate import keep_others
 from tilesolve.calibration.cost_probes import COST_PROBES
@@ -227,6 +228,7 @@ def costs_of():
     return st.builds(Costs, **drawn)
 
 
+@examples(30, 100)
 @given(
     machines(), costs_of(), st.dictionaries(st.sampled_from(COST_NAMES), st.sampled_from(SOURCES))
 )

@@ -36,6 +36,7 @@ def calibrate(text):
     files.write_atomically(machine_file(), text)
 
 
+@examples(40, 100)
 @given(machines())
 def test_toml_round_trip(machine):
     """What to_toml writes, from_toml reads back to an equal value with an equal hash."""
@@ -44,7 +45,7 @@ def test_toml_round_trip(machine):
     assert hash(again) == hash(machine)
 
 
-@examples(50, 100)
+@examples(25, 100)
 @given(machines(), st.data())
 def test_damaged_text_is_refused_or_read(machine, data):
     """A machine file with a part missing gives a machine or a MachineError, nothing else."""

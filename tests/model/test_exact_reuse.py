@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reuse_cases import draw_nest
+from turns import examples
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec, Tensor
@@ -189,7 +190,7 @@ def runs_of(problem, number, tiles):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25, 60)
 @given(st.sampled_from(ALIGNED), st.data())
 def test_footprints_of_whole_lines_are_exact(spec, data):
     """Where rows and tiles are whole lines, and windows go along other axes."""

@@ -4,9 +4,10 @@ from itertools import pairwise, product
 from math import prod
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import specs
+from turns import examples
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
@@ -138,7 +139,7 @@ def symbolic(problem, around, tiles):
 
 
 @given(st.data())
-@settings(max_examples=150)
+@examples(50, 150)
 def test_expressions_are_the_price_of_contractions(data):
     """For tiles that fill their levels the expressions give what `price` does."""
     problem, around, tiles = data.draw(tilings(data.draw(plain)))
@@ -148,7 +149,7 @@ def test_expressions_are_the_price_of_contractions(data):
 
 
 @given(st.data())
-@settings(max_examples=150)
+@examples(50, 150)
 def test_expressions_are_the_price_of_convolutions(data):
     """With affine subscripts too, unless a stride or a repeated letter leaves gaps, not counted."""
     problem, around, tiles = data.draw(tilings(data.draw(affine)))

@@ -60,6 +60,7 @@ def blur(tile, ring):
     return LoopTree((first, second), (Loop("x", tile, body),))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("capacity", [2048, 4096, 8192, 16384, 1 << 18])
 @pytest.mark.parametrize("tile", [256, 128, 64])
 @pytest.mark.parametrize("ring", [True, False])

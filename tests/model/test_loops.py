@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.costs import DEFAULT_COSTS
@@ -58,6 +59,7 @@ def test_runs_of_a_box_end_where_the_next_element_is_too_far(drawn, gap):
     assert runs_of(strides, sides, gap) == 1 + np.count_nonzero(apart)
 
 
+@examples(40, 100)
 @given(dense())
 def test_boxes_along_the_innermost_letter_lie_in_the_fewest_pages(drawn):
     """Rows of boxes along another letter touch as many pages or more, counted one by one."""

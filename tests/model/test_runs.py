@@ -35,6 +35,7 @@ def test_a_level_without_a_start_has_the_default_share():
     assert later_share(LEVEL, 1e-9) == later_share(timed, 1e-9) == LATER_LINE_SHARE
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("taps", [3, 5, 7])
 @pytest.mark.parametrize("channels", [32, 144, 480])
 def test_windows_do_not_begin_runs(taps, channels):

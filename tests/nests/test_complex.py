@@ -146,6 +146,7 @@ def test_reductions_and_moves(text, dtype, sides, real, threads, seed):
     check(out / scale, expected / scale, wide / scale, (A, B))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("text", [one for one in REDUCTIONS if "B" in one])
 def test_large_products_are_contractions(text, dtype):
@@ -273,7 +274,7 @@ FUNCTIONS = (
 )
 
 
-@examples(10, 20)
+@examples(5, 20)
 @given(
     st.sampled_from(FUNCTIONS),
     st.sampled_from(DTYPES),

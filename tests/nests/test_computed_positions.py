@@ -58,7 +58,7 @@ def draw(text, position, value, size, extent, seed):
     return plan, {name: guard_pages.give(one, rng) for name, one in used.items()}, expected, rng
 
 
-@examples(60, 200)
+@examples(25, 200)
 @given(
     st.sampled_from(list(STATEMENTS)),
     st.sampled_from(POSITIONS),
@@ -79,7 +79,7 @@ def test_elements_at_computed_positions_are_those_of_numpy(
     np.testing.assert_array_equal(plan(**arrays, out=out), expected.astype(dtype))
 
 
-@examples(25, 60)
+@examples(10, 60)
 @given(
     st.sampled_from([text for text in STATEMENTS if "v[i]]" in text and "v[v" not in text]),
     st.sampled_from(POSITIONS[1:]),

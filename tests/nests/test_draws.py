@@ -26,6 +26,7 @@ def bound(text, sizes, dtype="int64"):
     return bind_stages(parse_stages(text), sizes, dtype)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("text", [MATMUL, "C[i,j] = 2 * C[i,j] + sum(A[i,k] * A[j,k])"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_random_tiles_compute_the_same(text, threads):

@@ -37,7 +37,7 @@ def halves(term, arrays):
     return {str(one.resolve_dtypes((*[kinds[0]] * one.nin, None))[0]) for one in used}
 
 
-@examples(25, 60)
+@examples(10, 60)
 @given(
     st.sampled_from(list(TERMS)),
     st.sampled_from(["float32", "float64", *INTEGERS]),
@@ -124,7 +124,7 @@ STEPS = {
 EPS = {one: float(np.finfo(one).eps) for one in ("float32", "float64")}
 
 
-@examples(15, 40)
+@examples(8, 40)
 @given(
     st.lists(st.sampled_from(list(STEPS)), min_size=2, max_size=4),
     st.sampled_from(["float32", "float64"]),

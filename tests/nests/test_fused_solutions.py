@@ -47,7 +47,7 @@ def blur(rows=1, threads=1, height=200, width=1024, **kinds):
     return fuse(computation, Grouping(shared, {"bx": Level(2, 1)}, rows), threads, **kinds)
 
 
-@examples(5, 10)
+@examples(3, 10)
 @given(st.data())
 def test_plans_of_drawn_groups_compute_read_back_and_print(data):
     """Arrays in any order of memory, again and again, by one or two threads."""

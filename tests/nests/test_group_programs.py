@@ -48,7 +48,7 @@ def drawn(data, threads=1, **kinds):
     return computation, tree, write_program(computation, tree)
 
 
-@examples(80, 300)
+@examples(40, 300)
 @given(st.data())
 def test_groups_compute_what_stages_do_and_as_often_as_regions_say(data):
     """Interpreted: no element is read before it is there, and none is computed needlessly."""
@@ -62,7 +62,7 @@ def test_groups_compute_what_stages_do_and_as_often_as_regions_say(data):
         assert found.computes[at] == one.points() * int(np.prod(sums, dtype=int))
 
 
-@examples(25, 60)
+@examples(12, 60)
 @given(st.data())
 def test_within_a_strip_nothing_is_computed_twice(data):
     """Stencils and grids of half and twice as many rows: each element that is needed, once."""
@@ -108,7 +108,7 @@ def guarded(monkeypatch):
 GUARD = 1024
 
 
-@examples(10, 25, settings(suppress_health_check=list(HealthCheck)))
+@examples(5, 25, settings(suppress_health_check=list(HealthCheck)))
 @given(st.data())
 def test_groups_give_the_bits_of_stages_one_by_one(guarded, data):
     """Compiled, by any vectors and threads: what is kept where changes no bit."""
@@ -177,6 +177,7 @@ def _cut(position, extent):
     return apply("minimum", apply("maximum", position, 0), extent - 1)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("level", [Level(3, 2), Level(2, 2), Level(1, 1), Level(3, 3)])
 @pytest.mark.parametrize("rows", [1, 2])
 def test_edges_are_continued_amid_a_group(level, rows):

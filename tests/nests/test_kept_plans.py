@@ -42,6 +42,7 @@ def make(case, **options):
     return nest(text, sizes, dtype, where=where, route=route, machine=MACHINE, **options)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("case", CASES)
 def test_another_process_reads_what_was_planned(case, threads, monkeypatch):

@@ -32,7 +32,7 @@ TERMS = {
 }
 
 
-@examples(15, 40)
+@examples(8, 40)
 @given(
     st.sampled_from(list(TERMS)),
     st.sampled_from(DTYPES),

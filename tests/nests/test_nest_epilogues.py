@@ -18,6 +18,7 @@ STATEMENTS = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("text", STATEMENTS)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from turns import examples
+from turns import WHOLE, examples, in_turn
 
 from tests.support.points import Points
 from tilesolve.contractions.errors import SpecError
@@ -105,13 +105,16 @@ def expected(computation, arrays):
     return Points(computation, {own.name: np.full(own.shape, 77, own.dtype), **arrays}).run()
 
 
+@WHOLE
 @pytest.mark.parametrize(("text", "where", "sizes"), STATEMENTS)
-def test_programs_compute_each_point_once(text, where, sizes):
+def test_programs_compute_each_point_once(text, where, sizes, whole):
     """Tiled, untiled and obvious loops give what Python's loops give, for several threads."""
+    turn = STATEMENTS.index((text, where, sizes))
+    others = in_turn([("thesis", 1), ("thesis", 2), ("untiled", 1)], turn, whole)
     computation = bound(text, where, sizes)
     arrays = draw(computation)
     want = expected(computation, arrays)
-    for mode, threads in (("default", 3), ("thesis", 1), ("thesis", 2), ("untiled", 1)):
+    for mode, threads in (("default", 3), *others):
         found = run_all(computation, arrays, SMALL, threads, mode, interpreted)
         assert np.array_equal(found, want), (mode, threads)
 
@@ -174,11 +177,13 @@ def test_what_nothing_fills_yet_has_no_program(layout):
         write_program(computation, replace(tree, body=(many,)))
 
 
+@WHOLE
 @pytest.mark.parametrize("mode", ["thesis", "plain"])
-def test_stores_pass_the_caches_exactly_where_that_is_planned(mode):
-    """In the assembly of all kernels of the suite, for two CPUs."""
-    planned, cpus = set(), [TargetCpu.named("haswell", 256), TargetCpu.named("znver4", 512)]
-    for name, case in nest_suite("nests").items():
+def test_stores_pass_the_caches_exactly_where_that_is_planned(mode, whole):
+    """In the assembly of all kernels of the suite, for two CPUs, which take turns."""
+    planned, both = set(), [TargetCpu.named("haswell", 256), TargetCpu.named("znver4", 512)]
+    for at, (name, case) in enumerate(nest_suite("nests").items()):
+        cpus = in_turn(both, at, whole, of=2)
         small = case.computation.part({x: min(n, 40) for x, n in case.computation.extents})
         for choice in plan_nest(NestRequest(small, MACHINE, 2, mode, "nest")):
             for cpu in cpus:

@@ -30,7 +30,7 @@ STATEMENTS = {
 """What NumPy makes of pixels, of planes, and of a number for each channel."""
 
 
-@examples(30, 80)
+@examples(12, 80)
 @example("o[y,c,x] = float32(A[y,x,c]) * 2", "bool", (0, 0, 5), 2, False, 0)
 @given(
     st.sampled_from(list(STATEMENTS)),

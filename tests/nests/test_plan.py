@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import WHOLE, examples, in_turn
 
 import tilesolve
 from tests.support.guard_pages import allocate
@@ -74,11 +75,13 @@ WAYS = (
 """Extents, modes, routes and threads."""
 
 
+@WHOLE
 @pytest.mark.parametrize("name", nest_suite("nests"))
-def test_kernels_of_the_suite_are_right(name):
+def test_kernels_of_the_suite_are_right(name, whole):
     """At odd sizes, by the fastest route and by generated loops, in all modes."""
     case = nest_suite("nests")[name]
-    for extent, mode, route, threads in WAYS:
+    turn = list(nest_suite("nests")).index(name)
+    for extent, mode, route, threads in in_turn(WAYS, turn, whole, of=2):
         plan = nest(
             case.text,
             shrink(case, extent),
@@ -176,7 +179,7 @@ def lay(array, kind):
     return array
 
 
-@settings(max_examples=12, deadline=None)
+@examples(5, 12)
 @given(st.sampled_from(STRIDES), st.sampled_from(STRIDES), st.sampled_from(STRIDES[:4]))
 def test_any_strides(first, second, result):
     """Arrays lie as they like, also the output."""

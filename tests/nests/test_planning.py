@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from turns import quick_each
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import bind_stages
@@ -194,7 +195,7 @@ def test_rows_without_gaps_are_priced_as_one_run():
     assert short.level("memory").seconds == pytest.approx(long.level("memory").seconds, rel=0.01)
 
 
-@pytest.mark.parametrize("name", list(SUITE))
+@pytest.mark.parametrize("name", quick_each(zip(SUITE), of=2))
 def test_reports_name_tiles_and_loops(name):
     """Two lines for loops and moves, one for what plans run, and one for each kind of block."""
     for choice in plan_nest(NestRequest(SUITE[name].computation, MACHINE, 2)):
@@ -224,6 +225,7 @@ def test_a_block_that_is_transposed_moves_each_line_once():
         assert choice.cost.level(level).volume == pytest.approx(12 * 4112**2, rel=0.4)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("dtype", ["int8", "float64"])
 @pytest.mark.parametrize("rows", [1, 63, 64, 65, 1000])

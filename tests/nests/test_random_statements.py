@@ -147,7 +147,7 @@ def compare(found, expected, computation, text):
     np.testing.assert_allclose(found[fits], expected[fits], rtol=0, atol=scale, err_msg=text)
 
 
-@examples(20, 40)
+@examples(10, 40)
 @given(st.integers(0, 10**6))
 @example(11668)  # a region without points
 @pytest.mark.filterwarnings("ignore:invalid value encountered")
@@ -214,7 +214,7 @@ def refuse_others(rng, plan, given, params, out):
     np.testing.assert_array_equal(out, before)
 
 
-@examples(12, 25)
+@examples(6, 25)
 @given(
     st.sampled_from([*DTYPES, "int16", "uint32", "uint64"]),
     st.sampled_from(["sum", "prod", "min", "max", "mean", "count", "+=", "*="]),

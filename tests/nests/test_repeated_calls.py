@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tilesolve.contractions.errors import SizeError, TilesolveError
 from tilesolve.nests.calls import Signature
@@ -206,7 +207,7 @@ values = st.sampled_from((1.0, 0.5, -2.0, 3, 2**60, True, np.float32(0.5), np.in
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-@settings(max_examples=12)
+@examples(4, 12)
 @given(st.lists(st.tuples(recipes, st.tuples(values, values)), min_size=1, max_size=4))
 def test_repeated_calls_are_like_first_ones(name, calls):
     """Calls with arrays of any kind, each twice, beside those of a runner that saw none before."""
@@ -308,7 +309,7 @@ PARAMETERS = st.one_of(
 @pytest.mark.parametrize(
     "dtype", ["float64", "float32", "int8", "uint32", "int64", "uint64", "bool"]
 )
-@settings(max_examples=30)
+@examples(10, 30)
 @given(first=PARAMETERS, second=PARAMETERS)
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 def test_numbers_are_read_as_python_reads_them(dtype, first, second):

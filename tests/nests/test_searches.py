@@ -21,7 +21,7 @@ TEXTS = {
 }
 
 
-@examples(12, 30)
+@examples(6, 30)
 @given(
     st.sampled_from(list(TEXTS)),
     st.sampled_from(["bool", "int8", "uint16", "int64", "float32", "float64"]),

@@ -48,7 +48,7 @@ def as_tuple(found):
     return found if isinstance(found, tuple) else (found,)
 
 
-@examples(15, 40)
+@examples(7, 40)
 @given(
     st.sampled_from(TEXTS),
     st.integers(1, 20),

@@ -46,7 +46,7 @@ def walks_rows(plan):
     return any(isinstance(one, Loop) and one.kind == "unrolled" for one in nodes)
 
 
-@examples(25, 60)
+@examples(10, 60)
 @given(
     stencils(),
     st.sampled_from(["float32", "float64", "int16", "uint8"]),
@@ -86,7 +86,7 @@ def test_rows_are_together_where_they_read_the_same():
     assert not walks_rows(nest("o[y,x] = A[y,x] + A[y+1,x]", {"y": 2, "x": 100}))
 
 
-@examples(15, 40)
+@examples(8, 40)
 @given(
     st.sampled_from(
         ["sum(X[i,k] == Y[j,k], k)", "max(X[i,k] - Y[j,k], k)", "sum(X[i,k] * Y[j,k] * z[k], k)"]
@@ -141,6 +141,7 @@ def test_rows_of_a_stencil_load_what_they_share_once(rows):
     assert loaded[1] / loaded[0] == pytest.approx(3 * (rows + 2) / (9 * rows))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
 @pytest.mark.parametrize(("term", "run"), [("sum(A[u,k])", np.sum), ("max(A[u,k], k)", np.max)])
 def test_sums_of_rows_that_begin_amid_lines(term, run, dtype):

@@ -28,7 +28,7 @@ TEXTS = {
 }
 
 
-@examples(25, 60)
+@examples(10, 60)
 @given(
     st.sampled_from(list(TEXTS)),
     st.sampled_from(["int8", "uint16", "int64", "float32", "float64"]),

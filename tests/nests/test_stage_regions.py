@@ -44,7 +44,7 @@ def grid(ranges):
     return found
 
 
-@examples(60, 150)
+@examples(25, 150)
 @given(st.data())
 def test_regions_hold_all_points_that_are_read(data):
     """The box of each stage is the hull of its points; wider by what quotients round at most."""

@@ -98,6 +98,7 @@ def brute_force(one):
     return best
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("text", [MATMUL, SYRK, "C[i] += A[i,k] * x[k]"])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("mode", ["thesis", "default"])
@@ -118,6 +119,7 @@ def test_the_geometric_program_comes_near_trying_everything(text, extent):
     assert found.cost <= 1.02 * brute_force(one)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("text", [MATMUL, SYRK])
 @pytest.mark.parametrize("extent", [400, 777, 1600])
 @pytest.mark.parametrize("mode", ["thesis", "default"])

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 
@@ -48,7 +49,7 @@ def layers(draw):
     return nodes, arrays, (draw(st.integers(1, 2)), per_group * groups, *sides)
 
 
-@settings(deadline=None, max_examples=6)
+@examples(3, 6)
 @given(layers())
 def test_layers_of_small_groups(layer):
     """With any window, stride, dilation and padding, after whatever else the arena held."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tilesolve.contractions.errors import TraceError
@@ -188,7 +189,7 @@ def reference(kind, arrays, attributes, outputs=("y",)):
 
 
 @given(ALL)
-@settings(max_examples=300, deadline=None)
+@examples(150, 300)
 def test_functions_of_arrays(case):
     """On plain arrays, whatever their shapes and attributes are."""
     kind, arrays, attributes = case
@@ -202,7 +203,7 @@ def test_functions_of_arrays(case):
 
 
 @given(ALL)
-@settings(max_examples=12, deadline=None)
+@examples(6, 12)
 def test_functions_in_models(case):
     """As `load` computes them, from arrays in any order of axes."""
     kind, arrays, attributes = case

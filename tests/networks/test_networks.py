@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 from tilesolve.contractions.errors import ModelError
@@ -24,7 +25,7 @@ from tilesolve.networks.works import EvaluatorWork  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
-LONG = ("resnet50", "efficientnet-b0", "convnext-t")
+LONG = ("resnet18", "resnet50", "efficientnet-b0", "convnext-t")
 """Networks that take long, and have little that others have not."""
 
 
@@ -44,6 +45,7 @@ def load_right(build, dtype, tolerance, **kinds):
     return loaded
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("folds", [True, False])
 @pytest.mark.parametrize(("build", "count"), [(resnet18, 20), (mobilenet_v2, 52)])
 def test_all_convolutions_are_layers(build, count, folds):
@@ -274,7 +276,7 @@ def test_operators_of_half_precision(kind):
     turns=st.tuples(st.booleans(), st.booleans(), st.booleans()),
     sizes=st.tuples(*[st.integers(1, 9)] * 4),
 )
-@settings(max_examples=15)
+@examples(6, 15)
 def test_products_of_turned_operands(turns, sizes):
     """Products of arrays as Transpose leaves them, and one behind, which needs no copy."""
     b, m, n, k = sizes

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from turns import examples
 
 import tilesolve
 
@@ -52,7 +53,7 @@ def repeated(draw):
 
 
 @given(made=repeated())
-@settings(max_examples=25)
+@examples(10, 25)
 def test_repeated_pixels(made):
     """Results are those of ONNX's evaluator; it stays one convolution, and one layer."""
     model, inputs = made
@@ -103,7 +104,7 @@ def transposed(draw):
 
 
 @given(made=transposed())
-@settings(max_examples=25)
+@examples(10, 25)
 def test_transposed_convolutions(made):
     """Results are those of `conv_transpose`, and it is one layer, or tells why it is none."""
     model, inputs = made

@@ -6,8 +6,8 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-
 from patience import PATIENCE
+
 import tilesolve
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.networks import ahead, task_lists
@@ -64,6 +64,7 @@ def small_network(*, python):
     return make_model(nodes, {"x": (1, 3, 12, 12)}, arrays)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("python", [False, True])
 @pytest.mark.filterwarnings("ignore:.*run in ONNX's reference")

@@ -1,9 +1,13 @@
 """Borders: pads, writes to slices and arrays put together run in groups, and slide."""
 
+from functools import cache
+from itertools import product
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples, quick_each
 
 import tilesolve
 from tilesolve.contractions.statements.affine import Affine
@@ -65,14 +69,19 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("threads", [1, 2])
+@cache
+def plan_chain(name, threads):
+    """The pipeline of a function, which keeps its plan: some take seconds."""
+    return tilesolve.pipeline(
+        FUNCTIONS[name], threads=threads, machine="i7-6700k", start="cold", cache=False
+    )
+
+
+@pytest.mark.parametrize(("threads", "name"), quick_each(product([1, 2], FUNCTIONS), of=2))
 def test_chains_with_borders_are_one_group(name, threads):
     """Each stage is computed as rows of the last one need it, and comes out as NumPy has it."""
     function = FUNCTIONS[name]
-    found = tilesolve.pipeline(
-        function, threads=threads, machine="i7-6700k", start="cold", cache=False
-    )
+    found = plan_chain(name, threads)
     assert np.array_equal(found(IMAGE), function(IMAGE))
     plan = found.plan(IMAGE)
     (solution,) = plan.solutions
@@ -121,7 +130,7 @@ def test_parts_cover_each_point_once_and_have_plain_positions():
     assert np.array_equal(evaluate(whole, {"A": A}), evaluate(found, {"A": A}))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(15, 40)
 @given(st.data())
 def test_regions_of_borders_hold_all_that_is_read(data):
     """For each box of the root, the box of a producer has all elements that its points read."""
@@ -216,8 +225,8 @@ def test_results_of_which_tiles_need_a_part_run_by_themselves():
 
 def test_plans_with_borders_are_read_back():
     """Limits of positions are text, and the same when it is read."""
-    for function in (chain("edge"), heat, gradients, framed):
-        plan = tilesolve.pipeline(function, machine="i7-6700k").plan(IMAGE)
+    for name in ("edge", "heat", "gradients", "framed"):
+        plan = plan_chain(name, 1).plan(IMAGE)
         assert type(plan).from_json(plan.to_json()) == plan
     image = np.arange(12.0).reshape(3, 4)
     plan = tilesolve.pipeline("o[y,x] = A[min(max(y-1, 0), 2), x]", A=(3, 4), y=5, x=4)
@@ -258,7 +267,7 @@ STEPS = [
 ]
 
 
-@settings(max_examples=12, deadline=None)
+@examples(5, 12)
 @given(st.data())
 def test_drawn_chains_with_borders(data):
     """Integers are NumPy's bit for bit, whatever runs together; several results, too."""

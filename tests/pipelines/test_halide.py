@@ -51,6 +51,7 @@ def test_regions_and_updates_are_refused():
         plan_of(twice).to_halide()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("make_one", [*PIPELINES, sums])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("height", [283, 1024])

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tests.support.drawn_stages import draw_stages, fill
 from tests.support.pipelines import blur, chain, harris, make, unsharp
@@ -63,7 +64,7 @@ def test_pipelines_give_what_stages_give_one_by_one(make_one, threads, fusion):
     assert NestPlan.from_json(plan.to_json()) == plan
 
 
-@settings(max_examples=4, deadline=None)
+@examples(2, 4)
 @given(st.data())
 def test_drawn_graphs_have_the_bits_of_stages_one_by_one(data):
     """Stages of all kinds, with tiles larger than those that have none."""

@@ -41,7 +41,7 @@ def test_each_operation(number):
     check(OPERATIONS[number], [rng.integers(0, 5, shape).astype(dtype)])
 
 
-@examples(12, 25)
+@examples(6, 25)
 @given(drawn_functions())
 def test_drawn_functions(drawn):
     """Operations one after another, on drawn shapes and dtypes."""

@@ -3,10 +3,11 @@
 from itertools import pairwise
 
 from guessed_tiles import guess_plan
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from running_cases import make_shallow_machine
 from strategies import specs
+from turns import examples
 
 from tilesolve import Machine, Problem, plan
 from tilesolve.kernels.dtypes import lanes
@@ -17,7 +18,7 @@ SHALLOW = make_shallow_machine(256, 16)
 MATRICES = "ij-ik-kj"
 
 
-@settings(max_examples=25)
+@examples(10, 25)
 @given(st.data())
 def test_schemes_of_plans_are_read_back(data):
     """Whatever the letters, extents, tiles and threads are."""
@@ -31,7 +32,7 @@ def test_schemes_of_plans_are_read_back(data):
     assert Scheme.of(str(scheme)) == scheme
 
 
-@settings(max_examples=25)
+@examples(10, 25)
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 40), st.integers(1, 2))
 def test_schemes_of_plans_cover_what_tiles_divide(rows, vectors, sums, threads):
     """Cells of two sizes stand under a λ; only a ragged tile of another level covers more."""

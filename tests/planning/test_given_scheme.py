@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from running_cases import make_machine
 from strategies import draw_whole_numbers
+from turns import examples
 
 from tilesolve import Plan, Problem, plan
 from tilesolve.contractions.errors import PlanError, SizeError
@@ -58,7 +59,7 @@ def test_cells_of_a_sequence_are_what_is_called():
     assert found.price.calls == 6 * 2 * 4
 
 
-@settings(max_examples=40)
+@examples(15, 40)
 @given(st.data())
 def test_drawn_schemes_equal_the_reference(data):
     """Loops in any order and number, with a λ anywhere."""

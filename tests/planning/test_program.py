@@ -8,8 +8,9 @@ from math import exp, log, prod
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from turns import examples
 
 from tilesolve.constants.policy import SOLVER_TOLERANCE
 from tilesolve.contractions.problem import Problem
@@ -44,7 +45,7 @@ def make_setting(problem, places, packed=None, output="accumulate", kernel=KERNE
 
 
 @given(st.data())
-@settings(max_examples=100)
+@examples(40, 100)
 def test_program_is_the_price_where_tiles_fill_their_levels(data):
     """With every loop running and levels that hold just their tiles, times agree exactly.
 
@@ -118,7 +119,7 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
 
 
 @given(st.data())
-@settings(max_examples=60)
+@examples(25, 60)
 def test_symbols_are_the_numbers_of_the_same_rule(data):
     """Where the least tile of some indices is all of them, their loops run in neither."""
     spec = data.draw(st.sampled_from(SPECS))

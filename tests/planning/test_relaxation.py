@@ -5,11 +5,12 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from posynomial_programs import make_setting
 from running_cases import make_shallow_machine
 from strategies import unshrunk
+from turns import examples
 
 from tilesolve.constants.policy import SOLVER_TOLERANCE, STARTS, TIME_TOLERANCE
 from tilesolve.contractions.errors import SolverError
@@ -144,7 +145,7 @@ def test_no_room_for_the_register_tile_is_an_error():
 
 
 @given(sizes=st.fixed_dictionaries({i: st.integers(1, 300) for i in "abc"}))
-@settings(unshrunk, max_examples=20)
+@examples(8, 20, unshrunk)
 def test_optimum_keeps_every_limit(sizes):
     """Continuous tiles stay within capacities, ways, order and extents."""
     setting = make_setting(Problem.of("ab-ac-cb", sizes), Machine.load("i7-6700k"))
@@ -182,6 +183,7 @@ def test_small_convolutions_are_solved_from_one_start(monkeypatch, spec, sizes, 
     assert found[0] == pytest.approx(found[1], rel=TIME_TOLERANCE)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("spec", ["ab-ac-cb", "abcd-ea-ebcd", "kh-c[h+r]-kcr"])
 def test_each_failure_of_the_interior_point_is_counted(monkeypatch, spec, share):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import unshrunk
-from turns import quick_each
+from turns import examples, quick_each
 
 from tilesolve.bench.cases import draw_problems
 from tilesolve.constants import policy
@@ -75,7 +75,7 @@ def nested(setting, chains):
     spec=st.sampled_from(["abc-adc-bd", "ab-acd-dbc", "abc-bda-dc", "ab-ac-bc"]),
     machine=st.sampled_from(["i7-6700k", "e5-2680v4"]),
 )
-@settings(unshrunk, max_examples=15)
+@examples(8, 15, unshrunk)
 def test_integer_tiles_keep_all_limits(sizes, spec, machine):
     """Primes, ones and extents under the register tile all give nested tiles that fit."""
     letters = Problem.of(spec, 2).sizes
@@ -441,7 +441,7 @@ def test_boxes_of_very_many_letters(order):
     sides=st.lists(st.sampled_from([40, 48, 56, 72, 96, 120]), min_size=6, max_size=6),
     operands=st.sampled_from(["aebf-dfce", "aefb-fdce", "eafb-fdec", "aedf-bfce"]),
 )
-@settings(unshrunk, deadline=None, max_examples=8)
+@examples(4, 8, unshrunk)
 def test_sums_over_several_letters_are_cut_evenly_where_that_costs_little(sides, operands):
     """The tiling is the one without that wish, or one of even parts that is nearly as fast."""
     problem = Problem.of(f"abcd-{operands}", dict(zip("abcdef", sides, strict=True)))

@@ -9,6 +9,7 @@ import pytest
 from commands import answer, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from turns import quick_pairs
 
 import tilesolve
 from tilesolve import Machine, Problem, plan
@@ -108,8 +109,7 @@ def test_an_aligned_output_never_costs_more(data):
     np.testing.assert_array_equal(wasted[whole], bare[whole])
 
 
-@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
-@pytest.mark.parametrize("n", [1031, 1032])
+@pytest.mark.parametrize(("machine", "n"), quick_pairs(["i7-6700k", "e5-2680v4"], [1031, 1032]))
 def test_both_plans_give_numpys_result_wherever_c_begins(machine, n):
     """Plans take any output, and differ in their price: whole lines wait for nothing."""
     sizes = SIZES | {"n": n, "m": 4600}

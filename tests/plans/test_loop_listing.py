@@ -6,9 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 from guessed_tiles import guessed_tiles
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from turns import quick_each
+from turns import examples, quick_each
 
 from tilesolve import Problem, plan
 from tilesolve.bench.cases import find_cases
@@ -43,14 +43,14 @@ def check(found):
 
 
 @pytest.mark.parametrize(
-    ("name", "machine"), quick_each(product(suite("tccg"), ("i7-6700k", "e5-2680v4")))
+    ("name", "machine"), quick_each(product(suite("tccg"), ("i7-6700k", "e5-2680v4")), of=7)
 )
 def test_contractions_run_as_they_are_priced(name, machine):
     check(plan(suite("tccg")[name], machine=machine))
 
 
 @pytest.mark.parametrize(
-    ("name", "threads"), quick_each(product(find_cases("random:12:31"), (1, 2)))
+    ("name", "threads"), quick_each(product(find_cases("random:12:31"), (1, 2)), of=5)
 )
 def test_drawn_contractions_run_as_they_are_priced(name, threads):
     check(plan(find_cases("random:12:31")[name], machine="i7-6700k", threads=threads))
@@ -70,7 +70,7 @@ def boxes(lines, sizes):
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10, 25)
 @given(
     spec=st.sampled_from(["ij-ik-kj", "abcd-aebf-dfce", "xab-xac-xbc", "hk-[h+r]c-rck"]),
     side=st.integers(3, 9),

@@ -12,7 +12,7 @@ from commands import run_python
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 from strategies import specs, unshrunk
-from turns import quick_each
+from turns import examples, quick_each
 
 import tilesolve
 from tilesolve.constants import policy
@@ -390,6 +390,7 @@ def machine_of(*capacities, base="i7-6700k", **changes):
     return shipped.replace(levels=(*caches, Level("memory", None, 8e9)), **changes)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("spec", ["ab-ac-cb", "kh-c[h+r]-kcr"])
 @pytest.mark.parametrize(
     "capacities",
@@ -513,7 +514,7 @@ def test_short_runs_in_pages_of_their_own_wait_for_each():
     rows=st.sampled_from([8, 24, 64]),
     sums=st.sampled_from([16, 24, 200, 400]),
 )
-@settings(deadline=None, max_examples=10)
+@examples(5, 10)
 @example(pitch=512, rows=8, sums=16)  # all of it stays in the second cache
 @example(pitch=512, rows=24, sums=200)
 def test_nothing_is_read_in_place_from_a_few_sets_of_the_nearest_cache(pitch, rows, sums):
@@ -724,6 +725,7 @@ def test_what_is_solved_again_as_if_lines_waited_is_counted(monkeypatch):
     assert asked[0] > asked[1] > 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("level", ["L1", "L2"])
 @pytest.mark.parametrize("spec", ["ab-ac-cb", "kh-c[h+r]-kcr"])
 def test_tensors_share_ways_where_there_are_too_few(spec, level):
@@ -856,7 +858,7 @@ def test_the_obvious_has_the_lines_and_runs_that_tiles_need():
     machine=odd_machines(),
     data=st.data(),
 )
-@settings(unshrunk, max_examples=40)
+@examples(20, 40, unshrunk)
 def test_plans_keep_their_constraints_and_beat_the_obvious(spec, machine, data):
     """Random problems on random machines: tiles fit, and no trivial tiling is cheaper.
 

@@ -41,6 +41,7 @@ def test_loops_are_those_of_the_paper():
     assert len(polydl_loops(problem)) == len(found)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     ("spec", "sizes"),

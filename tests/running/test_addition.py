@@ -16,6 +16,7 @@ from running_cases import (
     make_machine,
     make_shallow_machine,
 )
+from turns import examples
 
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.epilogue_terms import apply_epilogue
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("any_tiles")
 
 MACHINE = make_shallow_machine(256, 16)
 SPECS = ("ab-ka-kb", "ba-ka-kb", "a-ka-k", "ab-kal-lbk", "gab-gka-kgb", "abg-kag-kbg", "ab-ka-b")
-SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = examples(4, 8, settings(suppress_health_check=list(HealthCheck)))
 
 
 def summing(problem, threads, machine=MACHINE, **demand):
@@ -64,6 +65,7 @@ def test_any_layout_and_factor(data):
     assert np.count_nonzero(~np.isnan(whole)) == out.size
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("sums", [2, 3, 4, 5, 7, 8, 9])
 @pytest.mark.parametrize("threads", [2, 3, 4])
 def test_sums_around_the_number_of_threads(sums, threads):
@@ -134,6 +136,7 @@ def test_chains_without_operands_leave_no_trace_of_parts(name):
         np.testing.assert_allclose(out, expected, rtol=0, atol=2e-3)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("spec", "sizes", "split"),
     [
@@ -170,6 +173,7 @@ def test_more_elements_of_c_than_a_table_has():
     check_run(found)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("sizes", [(500, 300), (500, 7), (1, 300)])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("chain", ["relu", "+b relu", "*a +ba"])

@@ -27,7 +27,7 @@ from tilesolve.plans.plan import Plan, plan
 pytestmark = pytest.mark.usefixtures("any_tiles")
 
 MACHINE = make_shallow_machine(256, 16)
-SLOW = examples(12, 25, settings(suppress_health_check=list(HealthCheck)))
+SLOW = examples(6, 25, settings(suppress_health_check=list(HealthCheck)))
 TOKENS = {"clip": "clip(-0.5,0.75)", "leaky": "leaky(0.25)"}
 REAL = [TOKENS.get(name, name) for name in FUNCTIONS]
 SPECS = ("mn-mk-kn", "mn-mk-kn-", "abcd-aebf-dfce", "bmn-bmk-kbn", "khw-c[h+r][w+s]-kcrs")
@@ -245,6 +245,7 @@ print("numba" in sys.modules)
     assert done.stdout.split() == ["False", "1.0", "True"]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_functions_of_ones_own(dtype, threads):

@@ -94,7 +94,7 @@ def test_any_problem_in_any_layout(problem, width, layouts, factors):
     assert all(np.array_equal(a, b) for a, b in zip(operands, before, strict=True))
 
 
-@examples(12, 20, unshrunk)
+@examples(6, 20, unshrunk)
 @given(
     problems(specs(operands=2, diagonal=False), most=40),
     st.sampled_from(WIDTHS),
@@ -221,6 +221,7 @@ def test_many_registers_of_narrow_vectors(spec, dtype):
         check_run(plan(problem, machine=machine, cache=False))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("spec", ["abcd-aebf-dfce", "abcd-dbea-ec", "abcde-ecbfa-fd", "ab-acd-dbc"])
 @pytest.mark.parametrize("packed", [(1, 1), (1, 2), (2, None), (None, 1)])
 @guessed_tiles(0)
@@ -341,7 +342,7 @@ def lyings(steps):
     )
 
 
-@examples(20, 40, unshrunk)
+@examples(8, 40, unshrunk)
 @given(
     problems(specs(operands=2, diagonal=False), least=0, most=9),
     st.sampled_from(WIDTHS),
@@ -399,6 +400,7 @@ def nested(problem, sides, orders, copies):
     return varied(found, nest=replace(found.nest, bands=bands, packed=copies))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("spec", "cell", "copies", "idle"),
     [
@@ -426,6 +428,7 @@ def test_a_nearest_tile_of_one_cell_is_no_level_of_its_own(spec, cell, copies, i
         assert trace_once(found) == trace_once(without)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("tile", "around", "copies", "turns"),
     [
@@ -468,6 +471,7 @@ def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monk
         assert trace_once(found) == calls
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("spec", ["mn-mk-kn", "abcd-aebf-dfce", "bmn-bmk-bkn"])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @guessed_tiles(0)

@@ -33,7 +33,7 @@ from tilesolve.plans.plan import Plan
 pytestmark = pytest.mark.usefixtures("any_tiles")
 
 MACHINE = make_shallow_machine(256, 16)
-SLOW = examples(12, 30, settings(unshrunk, suppress_health_check=list(HealthCheck)))
+SLOW = examples(6, 30, settings(unshrunk, suppress_health_check=list(HealthCheck)))
 halves = pytest.mark.parametrize("dtype", HALF_DTYPES)
 
 
@@ -97,6 +97,7 @@ def test_any_spec_is_exact_where_sums_are(problem, seed):
     assert np.array_equal(out, exact.astype(out.dtype))
 
 
+@pytest.mark.grid
 @halves
 @pytest.mark.parametrize(
     ("spec", "sizes"),

@@ -34,7 +34,7 @@ CHAINS = {
 }
 """Chains, and how many steps of them are left for a pass where rows of tiles run along n."""
 
-SLOW = examples(15, 40, settings(suppress_health_check=list(HealthCheck)))
+SLOW = examples(8, 40, settings(suppress_health_check=list(HealthCheck)))
 
 
 def draw_arrays(problem, epilogue, seed):

@@ -33,7 +33,7 @@ def draw_layout(data, array):
     return view if data.draw(st.booleans()) else found
 
 
-@examples(25, 60, settings(suppress_health_check=list(HealthCheck)))
+@examples(10, 60, settings(suppress_health_check=list(HealthCheck)))
 @given(data=st.data())
 def test_products_of_batches_in_any_layout(data):
     spec = data.draw(st.sampled_from(SPECS))
@@ -55,7 +55,7 @@ def test_products_of_batches_in_any_layout(data):
     check_result(problem, out, expected, operands)
 
 
-@examples(12, 25, settings(suppress_health_check=list(HealthCheck)))
+@examples(6, 25, settings(suppress_health_check=list(HealthCheck)))
 @given(data=st.data())
 def test_depthwise_layers(data):
     """Any window, step, dilation and zeros; weights prepared or not."""

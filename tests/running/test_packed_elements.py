@@ -65,6 +65,7 @@ def hold_price(found):
             assert counted == pytest.approx(priced), (problem, at, kind)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", list_layer_suites())
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_sliced_layers(name, layout):

@@ -4,15 +4,16 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.plans.plan import plan
 
 
-@settings(max_examples=12, deadline=None)
+@examples(5, 12)
 @given(
     dtype=st.sampled_from(["float32", "float64", "float16", "complex64"]),
     sizes=st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(1, 70)),

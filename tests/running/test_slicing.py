@@ -21,7 +21,7 @@ from tilesolve.planning.slicing.csa import Slices
 from tilesolve.planning.slicing.nest import SlicedLayer
 from tilesolve.planning.slicing.strategy import Slicing
 
-QUICK = examples(12, 25, settings(suppress_health_check=list(HealthCheck)))
+QUICK = examples(6, 25, settings(suppress_health_check=list(HealthCheck)))
 MACHINE = make_machine(256, 16)
 
 

@@ -23,7 +23,7 @@ MACHINES = {bits: make_shallow_machine(bits, 32 if bits == 512 else 16) for bits
 SPECS = ("ij-ik-kj", "hij-hik-kj", "ihj-ihk-kj", "ibj-bik-bkj", "ijl-ik-kjl")
 
 
-@examples(25, 60, settings(suppress_health_check=list(HealthCheck)))
+@examples(10, 60, settings(suppress_health_check=list(HealthCheck)))
 @given(data=st.data())
 def test_any_order_of_c(data):
     """Sums may be cut, so that tiles are added to; around the sides of blocks and of any tiles."""

@@ -18,6 +18,7 @@ from running_cases import (
     poisoned,
     varied,
 )
+from turns import examples
 
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.padding import Padding
@@ -29,7 +30,7 @@ from tilesolve.plans.plan import plan
 
 pytestmark = pytest.mark.usefixtures("any_tiles")
 
-SLOW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = examples(6, 15, settings(suppress_health_check=list(HealthCheck)))
 WIDTHS = {128: 16, 256: 16, 512: 32}
 LAYOUTS = {
     "NHWC": ("nhwk-n[{h}][{w}]c-kcrs", (1, 2)),

@@ -151,7 +151,7 @@ def with_windows(nest: Nest) -> Nest:
     return replace(nest, kinds=tuple("windows" if home else "in place" for home in nest.packed))
 
 
-@examples(15, 40)
+@examples(6, 40)
 @given(nests(), st.sampled_from((8, 64)))
 def test_the_trace_is_that_of_the_obvious_loops(drawn, line):
     """Misses, touches and packed elements are those of plain recursion over the same nest."""

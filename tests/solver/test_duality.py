@@ -79,7 +79,7 @@ def test_no_feasible_point_is_below(program, at, others, data):
 
 
 @given(proved_programs(), st.lists(points, min_size=5, max_size=5), st.floats(0, 1.5))
-@examples(60, 150)
+@examples(30, 150)
 def test_iterates_prove_their_bounds(program, others, share):
     """Wherever the interior point stops, its bound holds, even for its own optimum."""
     optimum = find_least(program)
@@ -97,7 +97,7 @@ def test_iterates_prove_their_bounds(program, others, share):
     assert again >= found.bound - 1e-9 * (abs(found.bound) + 1)
 
 
-@examples(40, 100)
+@examples(20, 100)
 @given(proved_programs())
 def test_it_is_tight_at_the_optimum(program):
     """IPOPT's point and multipliers give about its optimum."""

@@ -4,9 +4,10 @@ from dataclasses import replace
 from math import exp, log
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from posynomial_programs import programs, tccg_setting
+from turns import examples
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.suites import suite
@@ -65,7 +66,7 @@ def bounds(program):
 
 
 @given(programs(), st.data())
-@settings(max_examples=150)
+@examples(50, 150)
 def test_it_arrives_where_ipopt_does(program, data):
     """Of drawn programs it finds points as good, or none; what no sizes keep it never finds."""
     names = sorted(program.times)

@@ -8,8 +8,9 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 from commands import run_python
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from turns import examples
 
 from tilesolve.contractions.errors import MemoryLimitError, SolverError
 from tilesolve.solver.exponentials import Program
@@ -102,7 +103,7 @@ def absolute(recipe):
 
 
 @given(st.lists(recipes, min_size=1, max_size=3), vectors)
-@settings(max_examples=200)
+@examples(70, 200)
 def test_a_program_has_the_values_of_the_expressions(dishes, point):
     """A program evaluates to what Pyomo says of each expression, at any point."""
     model = blank(initialize=0.0)
@@ -327,7 +328,7 @@ def size(nlp):
 
 
 @given(programs(), st.booleans())
-@settings(max_examples=150)
+@examples(50, 150)
 def test_first_derivatives_are_the_differences(program, logarithms):
     """Gradient and Jacobian are those of the values, with and without logarithms."""
     nlp = ExponentialNLP(program, logarithms=logarithms)
@@ -340,7 +341,7 @@ def test_first_derivatives_are_the_differences(program, logarithms):
 
 
 @given(programs(), st.booleans(), numbers, st.lists(numbers, min_size=3, max_size=3))
-@settings(max_examples=150)
+@examples(50, 150)
 def test_the_hessian_is_the_difference_of_gradients(program, logarithms, factor, duals):
     """The lower triangle of the Lagrangian's Hessian is that of its gradient's derivative."""
     nlp = ExponentialNLP(program, logarithms=logarithms)
@@ -358,7 +359,7 @@ def test_the_hessian_is_the_difference_of_gradients(program, logarithms, factor,
 
 
 @given(programs(), vectors, numbers)
-@settings(max_examples=50)
+@examples(20, 50)
 def test_results_are_those_of_the_point_that_is_asked_for(program, point, factor):
     """Whatever was computed before, and in whatever order, at another point."""
     used, x, other = ExponentialNLP(program), np.array(point), program.start + 0.5
@@ -379,7 +380,7 @@ def test_results_are_those_of_the_point_that_is_asked_for(program, point, factor
 
 
 @given(programs(), vectors)
-@settings(max_examples=100)
+@examples(40, 100)
 def test_logarithms_keep_the_feasible_set_and_the_order(program, point):
     """A point satisfies the logarithms exactly when it satisfies the program."""
     nlp = ExponentialNLP(program)
@@ -796,7 +797,7 @@ def tiles(extents, capacities, bandwidths):
     st.lists(st.floats(0, 1), min_size=10, max_size=10),
 )
 @example({"m": 57, "n": 126, "k": 1344}, [16.5, 6.0, 4.0], [16.5, 6.25, 18.0], [0.0] * 10)
-@settings(max_examples=60)
+@examples(20, 60)
 def test_every_geometric_program_of_tiles_reaches_its_one_optimum(
     extents, growth, bandwidths, fractions
 ):

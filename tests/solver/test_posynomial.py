@@ -6,6 +6,7 @@ from commands import run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from posynomial_programs import coefficients, programs, tccg_setting
+from turns import examples
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.suites import suite
@@ -37,7 +38,7 @@ def check_same(program, held=None):
         np.testing.assert_allclose(one, other, rtol=1e-14, err_msg=name)
 
 
-@settings(max_examples=60)
+@examples(25, 60)
 @given(programs(), st.data())
 def test_arrays_are_those_of_the_model(program, data):
     """Also where some times are held instead of being minimised."""

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 from commands import bench
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from running_cases import write_shallow_machine
+from turns import examples
 
 from tilesolve.bench.cases import ContractionCase, draw_problems
 from tilesolve.bench.nests import NestCase, find_nests
@@ -68,7 +69,7 @@ def test_terms_are_what_the_score_is_made_of(problem, machine):
         assert trial.score({"memory": 2.0}) >= trial.score()
 
 
-@settings(max_examples=15)
+@examples(6, 15)
 @given(st.integers(0, 1000), st.floats(0.5, 2.0), st.floats(0.5, 2.0))
 def test_a_fit_finds_what_times_were_made_with(seed, arithmetic, memory):
     """Factors come back where they matter, in spite of noise and of a time that is far off."""

@@ -134,7 +134,7 @@ LAYOUTS = st.fixed_dictionaries(
 )
 
 
-@examples(100, 300, settings(suppress_health_check=list(HealthCheck)))
+@examples(40, 300, settings(suppress_health_check=list(HealthCheck)))
 @given(st.data())
 def test_any_axes_of_any_layout(reach, data):
     """Elements go where numpy puts them; the bytes around the output and the array stay."""

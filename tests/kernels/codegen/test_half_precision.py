@@ -46,6 +46,7 @@ def check_same(found, expected):
     assert np.array_equal(found.view(size)[~nothing], expected.view(size)[~nothing])
 
 
+@pytest.mark.grid
 @halves
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("side", [0, 1])

@@ -112,6 +112,7 @@ def length_of(kind, panel):
     return few_of_them if kind.startswith("few") else panel.lanes
 
 
+@pytest.mark.grid
 @panels
 @pytest.mark.parametrize("kind", ["turn_sums", "few_sums"])
 def test_turn_sums(dtype, bits, side, kind):
@@ -151,6 +152,7 @@ def test_turn_sums(dtype, bits, side, kind):
         check_packing(memory, kernels, panel.name(kind), fields, places, values)
 
 
+@pytest.mark.grid
 @panels
 @pytest.mark.parametrize("kind", ["turn_rows", "few_rows", "even_rows"])
 def test_turn_rows(dtype, bits, side, kind):

@@ -64,6 +64,7 @@ def lines_of(*addresses):
     return set((places // LINE_BYTES).tolist())
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("vectors_of_rows", [1, 2, 3])
 def test_new_lines_of_the_next_tile_are_asked_for_in_place(monkeypatch, bits, vectors_of_rows):

@@ -61,6 +61,7 @@ def arguments(name, dtype, rng):
     return [np.concatenate(pair) for pair in zip((x, y), map(np.ravel, others), strict=True)]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -74,6 +74,7 @@ def vector_accesses(lines):
     return matches(lines, r"\(%.*%[xyz]mm|%[xyz]mm.*\(%")
 
 
+@pytest.mark.grid
 @kinds
 @settings(max_examples=15)
 @given(
@@ -122,6 +123,7 @@ def test_streaming_stores_fill_the_block(bits, pages, value):
         assert np.array_equal(block.view(np.float64), np.full(block.size // 8, value))
 
 
+@pytest.mark.grid
 @kinds
 @pytest.mark.parametrize("accumulators", [1, 12])
 def test_multiply_adds_computes_every_accumulator(dtype, bits, accumulators):

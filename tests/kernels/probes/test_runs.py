@@ -24,6 +24,7 @@ def test_runs_fill_a_block_without_overlap(lines, length, seed):
     assert sorted(found) == [n * length * LINE_BYTES for n in range(lines // length)]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("bits", [128, BITS])
 @pytest.mark.parametrize("lines", [1, 2, 7, 64])
 def test_every_element_of_a_run_is_loaded(bits, lines):

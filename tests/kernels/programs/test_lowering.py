@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from turns import examples
 
 from tests.kernels.programs.programs import ZERO, draw_values, lay, number, poison
 from tests.support import guard_pages
@@ -132,7 +133,7 @@ def compare(found, expected, single):
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * scale)
 
 
-@settings(deadline=None, max_examples=25)
+@examples(10, 25)
 @given(st.integers(0, 10**6))
 @example(1611)  # a summed letter bounds vectors that are held
 @example(204)  # tiles of a summed letter bound a letter of the output that is held

@@ -100,6 +100,7 @@ def test_a_sliding_window_is_printed():
     assert "for v in y+2 .. y+3:" in text
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("columns", [30, 32, 35])
 @pytest.mark.parametrize("bits", [128, 512])
 def test_rows_in_a_ring_give_what_whole_arrays_give(columns, bits):
@@ -439,6 +440,7 @@ def test_threads_that_would_write_the_same_elements_are_refused():
     np.testing.assert_array_equal(interpret(program, given).output, out)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("extent", [1, 15, 16, 17, 33, 70])
 @pytest.mark.parametrize("step", [4, 12, 16])
 def test_lanes_that_are_summed_are_put_together(extent, step):
@@ -459,6 +461,7 @@ def test_lanes_that_are_summed_are_put_together(extent, step):
         assert interpret(program, given).output == pytest.approx(out)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("bits", [128, 256, 512])
 @pytest.mark.parametrize("name", ["sum", "max", "min"])
 @settings(max_examples=8)
@@ -479,6 +482,7 @@ def test_several_vectors_of_sums_are_put_together(bits, name, vectors, more, row
 ROWS = ("out[i,k] = A[v[i],k] + B[k]", "h[v[i],k] += A[i,k]")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("bits", [128, 256, 512])
 @pytest.mark.parametrize("text", ROWS)
 @settings(max_examples=10)

@@ -5,8 +5,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from turns import examples
 
 from tests.kernels.programs.programs import ZERO, draw_values, lay, number, poison
 from tests.kernels.programs.test_lowering import STATEMENTS, compare
@@ -53,7 +54,7 @@ def draw_arrays(computation, seed):
     return found
 
 
-@settings(deadline=None, max_examples=20)
+@examples(7, 20)
 @given(st.data(), st.sampled_from(SIZED), st.integers(0, 10**6))
 def test_sizes_around_steps_share_one_object(tmp_path_factory, data, statement, seed):
     """Two sizes compile once, and give what NumPy does, on arrays of any strides.

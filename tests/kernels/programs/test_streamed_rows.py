@@ -5,8 +5,9 @@ from itertools import zip_longest
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import examples
 
 from tests.support.loop_trees import write_loops
 from tilesolve.constants import tuning
@@ -102,7 +103,7 @@ def plain(case, text, where=()):
     return write_loops(found, ("z", 1, "threads"), ("y",), ("x", 1, "vector"), past=True)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(20, 50)
 @given(cases())
 def test_rows_are_whole_and_nothing_else_is_touched(case):
     """Wherever an output begins, whatever lies between its rows, with vectors of any width."""

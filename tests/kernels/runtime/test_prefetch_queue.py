@@ -10,7 +10,7 @@ from guessed_tiles import guessed_tiles
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import problems, specs, unshrunk
-from turns import examples
+from turns import examples, quick_each
 
 import tilesolve
 from tilesolve import Level, Machine, Problem
@@ -152,14 +152,17 @@ def watched(problem, machine, offset=0):
 
 @pytest.mark.parametrize(
     ("spec", "sizes", "offset"),
-    [
-        ("mn-mk-kn", {"m": 96, "n": 192, "k": 1000}, 0),
-        ("abcd-aebf-dfce", 16, 16),
-        ("ab-cad-dcb", {"a": 192, "b": 96, "c": 16, "d": 312}, 16),
-        ("abcde-efcad-bf", {"a": 2, "b": 24, "c": 17, "d": 32, "e": 48, "f": 8}, 0),
-        ("abcd-dbea-ec", 32, 16),
-        ("ab-acd-dbc", {"a": 96, "b": 96, "c": 21, "d": 107}, 0),
-    ],
+    quick_each(
+        [
+            ("mn-mk-kn", {"m": 96, "n": 192, "k": 1000}, 0),
+            ("abcd-dbea-ec", 32, 16),
+            ("ab-cad-dcb", {"a": 192, "b": 96, "c": 16, "d": 312}, 16),
+            ("abcde-efcad-bf", {"a": 2, "b": 24, "c": 17, "d": 32, "e": 48, "f": 8}, 0),
+            ("abcd-aebf-dfce", 16, 16),
+            ("ab-acd-dbc", {"a": 96, "b": 96, "c": 21, "d": 107}, 0),
+        ],
+        of=2,
+    ),
 )
 def test_what_is_packed_was_asked_for(monkeypatch, spec, sizes, offset):
     """Most lines of an operand had been asked for before they were packed, but for the first.
@@ -330,6 +333,7 @@ def test_boxes_are_smaller_where_their_lines_can_be_asked_for_then(times, side):
     )
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("unit", [4, 30])
 @given(st.data())
@@ -369,6 +373,7 @@ def test_kernels_that_read_in_place_are_given_no_lines():
     assert not any(assigned)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("spec", "sides"), [("abcd-aebf-dfce", 16), ("abc-bda-dc", 48)])
 @pytest.mark.parametrize("columns", [4, 6])
 def test_groups_that_are_not_full_are_packed_in_vectors(spec, sides, columns):
@@ -381,7 +386,7 @@ def test_groups_that_are_not_full_are_packed_in_vectors(spec, sides, columns):
     assert all(wanted for _, wanted, *_ in packs)
 
 
-@examples(8, 15, unshrunk)
+@examples(4, 15, unshrunk)
 @given(problems(specs(operands=2, affine=False, diagonal=False), 1, 24, ("float64",)))
 @guessed_tiles(0)
 def test_nothing_but_operands_is_asked_for(problem):
@@ -442,12 +447,15 @@ def met(problem, machine):
 
 @pytest.mark.parametrize(
     ("spec", "sizes"),
-    [
-        ("mn-mk-kn", {"m": 700, "n": 750, "k": 150}),
-        ("mn-mk-kn", {"m": 800, "n": 301, "k": 640}),
-        ("mn-mk-kn", {"m": 900, "n": 96, "k": 900}),  # rows innermost
-        ("abcd-aebf-dfce", 24),
-    ],
+    quick_each(
+        [
+            ("mn-mk-kn", {"m": 700, "n": 750, "k": 150}),
+            ("mn-mk-kn", {"m": 800, "n": 301, "k": 640}),
+            ("mn-mk-kn", {"m": 900, "n": 96, "k": 900}),  # rows innermost
+            ("abcd-aebf-dfce", 24),
+        ],
+        of=2,
+    ),
 )
 def test_rows_from_afar_are_asked_for_little_by_little(spec, sizes):
     """Before they are met, and never a line in each step; what the second cache keeps is not."""

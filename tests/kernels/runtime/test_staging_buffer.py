@@ -84,6 +84,7 @@ def test_any_problem_at_any_place(problem, width, offset, tiles):
         run_at(varied(found, output="stream"), offset)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_around_vectors_and_rooms(width, dtype, monkeypatch):
@@ -121,6 +122,7 @@ def test_runs_of_every_kind(spec, sizes, dtype):
             run_at(found, offset)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
 @pytest.mark.parametrize("n", [9, 10, 17])
@@ -134,6 +136,7 @@ def test_last_vectors_spoil_nothing(width, dtype, n, monkeypatch):
     run_at(streamed(problem, *width), 16)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("offset", [0, 3, 8, 16, 32, 48, 56])
 def test_long_runs_go_past_the_caches(width, offset, monkeypatch):
