@@ -168,6 +168,7 @@ def test_pyscf_ccsd(capsys):
     assert numpy.einsum.__module__ == "numpy"
 
 
+@pytest.mark.slow
 def test_whole_model(capsys):
     """A ResNet-18 gives what other runtimes give, twenty layers and a product among what runs."""
     pytest.importorskip("onnx")

@@ -174,6 +174,7 @@ def test_any_axes_of_any_layout(reach, data):
     assert np.array_equal(room_out, untouched)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32, 64, 12])
 @pytest.mark.parametrize("span", sorted(SPANS))
 @pytest.mark.parametrize("streamed", [False, True])
@@ -271,6 +272,7 @@ def test_what_near_caches_hold_is_not_staged(reach, shape, size, staged):
         assert bool(found.table[walk_fields.RUN]) == (staged or not held)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32])
 @pytest.mark.parametrize("threads", [1, 3])
 @WHOLE
@@ -334,6 +336,7 @@ def test_rows_that_follow_each_other_in_the_target_are_one_run(reach, size, stre
         assert walk[walk_fields.JOINED]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("size", [4, 8, 12])
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("threads", [1, 3])
@@ -358,6 +361,7 @@ def test_fills_amid_columns_and_rows_are_no_pieces():
     assert tiles.Staging.of(axes, 8, rows=1, run_bytes=2048, limits=LIMITS).piece == 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("span", sorted(SPANS))
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32, 3])
 def test_nothing_is_written_beyond_the_workspace_of_a_walk(reach, monkeypatch, size, span):
@@ -431,6 +435,7 @@ def test_tiles_that_keep_ends():
         assert len(found.parts) == threads
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("span", sorted(SPANS))
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("size", [4, 8, 16, 32])
