@@ -51,8 +51,12 @@ def test_regions_and_updates_are_refused():
         plan_of(twice).to_halide()
 
 
+LONG_CHAIN = pytest.param(PIPELINES[-1], marks=pytest.mark.slow)
+"""Halide compiles it for up to a minute."""
+
+
 @pytest.mark.grid
-@pytest.mark.parametrize("make_one", [*PIPELINES, sums])
+@pytest.mark.parametrize("make_one", [*PIPELINES[:-1], LONG_CHAIN, sums])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("height", [283, 1024])
 def test_halide_gives_what_stages_give(make_one, threads, height):
