@@ -4,6 +4,7 @@ import re
 import threading
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -179,19 +180,20 @@ def test_large_intermediates_take_the_layout_of_the_fastest_plans(monkeypatch):
 # Memory
 
 
-def measure_peak(call: Callable[[], object]) -> int:
-    """Return the most bytes that a call allocates at once.
+def check_peak(call: Callable[[], object], most: float) -> int:
+    """Check that a call allocates so many bytes at once at most, and return how many.
 
-    The least of three calls: other threads of the process (the test runner's own) allocate too.
+    Other threads of the process (the test runner's own) allocate meanwhile, too, but not always.
     """
-    peaks = []
-    for _ in range(3):
+    for _ in range(20):
         gc.collect()
         tracemalloc.start()
         call()
-        peaks.append(tracemalloc.get_traced_memory()[1])
+        _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    return min(peaks)
+        if peak <= most:
+            return peak
+    raise AssertionError(f"{peak} bytes, not {most}, beside {threading.enumerate()}")
 
 
 def test_the_memory_that_is_reported_is_what_is_used():
@@ -208,8 +210,8 @@ def test_the_memory_that_is_reported_is_what_is_used():
         operands = random(shapes)
         out = np.empty(found.shape)
         found(*operands, out=out)
-        peak = measure_peak(lambda: found(*operands, out=out))  # noqa: B023 - called at once
-        assert peak <= found.peak + 10_000, text
+        call = partial(found, *operands, out=out)
+        peak = check_peak(call, found.peak + 10_000)
         if found.peak > 50_000:
             assert peak >= found.peak / 2, text
 
@@ -421,7 +423,7 @@ def test_what_has_its_batch_in_front_in_memory_is_not_copied():
     out = np.full((33, 128, 128), np.nan).transpose(1, 2, 0)
     found(*operands, out=out)  # loads code
     out[:] = np.nan
-    assert measure_peak(lambda: found(*operands, out=out)) < operands[0].nbytes / 2
+    check_peak(partial(found, *operands, out=out), operands[0].nbytes / 2)
     expected = np.einsum("ikb,kjb->ijb", *operands, optimize=True)
     np.testing.assert_allclose(out, expected, rtol=1e-11, atol=1e-11)
 

@@ -95,7 +95,8 @@ def test_large_arrays_are_moved_past_the_caches(threads, monkeypatch):
     small = replace(limits_in_force(), last_cache_bytes=1)
     monkeypatch.setattr(call_tasks, "limits_in_force", lambda: small)
     done = spy_jobs(monkeypatch)
-    move = nest("o[i,j,k] = A[k,j,i]", {"i": 33, "j": 5, "k": 34}, machine=MACHINE, threads=threads)
+    sizes = {"i": 33, "j": 5, "k": 34}
+    move = nest("o[i,j,k] = A[k,j,i]", sizes, machine=MACHINE, threads=threads, route="transpose")
     update = nest("o[i,j] = 2 * o[i,j] + A[i]", 50, machine=MACHINE, threads=threads)
     A, o = np.random.default_rng(7).standard_normal((2, 34, 5, 33))
     for begin in (0, 1):
