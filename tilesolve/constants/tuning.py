@@ -108,7 +108,8 @@ the caches."""
 
 MAX_RUNS_IN_PIECES = 4
 """Runs of C in a register tile up to which they leave straight from registers in pieces of lines.
-Each has a line written in part; of more runs the staging buffer makes whole lines first."""
+Each has a line written in part; of more runs the staging buffer makes whole lines first, if all are
+whole vectors."""
 
 MAX_STAGED_RUNS = 128
 """Runs in the staging buffer at most."""

@@ -81,6 +81,14 @@ class Box:
         few = self.tile_runs <= tuning.MAX_RUNS_IN_PIECES or not stages
         return self.has_long_runs and self.is_whole and short and few
 
+    def is_staged(self, stages: bool) -> bool:
+        """Return whether what cannot leave straight from registers goes through the staging buffer.
+
+        Tiles of many runs that end amid vectors take longer to stage than the caches take.
+        """
+        few = self.is_whole or self.tile_runs <= tuning.MAX_RUNS_IN_PIECES
+        return stages and self.has_long_runs and few
+
     def segment_bytes(self, side: int, step: int) -> int:
         """Return the most bytes of a packed segment of an operand, given those of one k."""
         return packed_bytes(self.panels[side], self.batches[side], self.sums[side], step)

@@ -293,7 +293,7 @@ def tabulate_boxes(
         )
         row[box_fields.VECTOR_PLACES] = box.vector_places
         row[box_fields.STREAMS_PIECES] = box.leaves_in_pieces(stages)
-        row[box_fields.STAGED] = box.has_long_runs and stages
+        row[box_fields.STAGED] = box.is_staged(stages)
     rows = kinds[boxes.kinds]
     tensors = schedule.corner_strides
     strides = np.array([[of.get(i, 0) for i in letters] for of in tensors], np.int64)

@@ -211,6 +211,22 @@ def test_tiles_of_many_runs_leave_as_whole_lines(width):
         run_at(found, 16)
 
 
+@pytest.mark.parametrize("width", WIDTHS[1:])
+def test_many_runs_that_end_amid_vectors_go_through_the_caches(width, monkeypatch):
+    """Few runs, and those of whole vectors alone, go through the staging buffer."""
+    monkeypatch.setattr(tuning, "MAX_RUNS_IN_PIECES", 1)
+    whole, ragged = ({"m": 40, "n": 720 + rest, "k": 5} for rest in (0, 1))
+    found = streamed(Problem.of("mn-mk-kn", whole), *width)
+    assert modes_at(found, 8) == {Mode.STREAM}
+    found = streamed(Problem.of("mn-mk-kn", ragged), *width)
+    assert Mode.STREAM not in modes_at(found, 8)
+    run_at(found, 8)
+    monkeypatch.setattr(tuning, "MAX_RUNS_IN_PIECES", tuning.MAX_TILE_COLUMNS)
+    found = streamed(Problem.of("mn-mk-kn", ragged), *width)
+    assert Mode.STREAM in modes_at(found, 8)
+    run_at(found, 8)
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_short_runs_go_through_them(width):
     """The output's unit stride is short, and its next letter is far away."""
