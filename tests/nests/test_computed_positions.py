@@ -216,3 +216,19 @@ def test_counts_into_short_arrays_are_numpys(position, extent, count, outside, s
         v[rng.integers(count)] = extent
         with pytest.raises(SizeError, match=str(extent)):
             plan(v, w)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("o[j] = x[j] if j < 7 else a", lambda x, _: x),
+        ("o[j] = a if j < 7 else x[j]", lambda x, a: np.full_like(x, a)),
+        ("o[j] = x[j] if j > 7 else a * j", lambda x, a: a * np.arange(len(x))),
+        ("o[j] = sum(x[k] if k < 9 else a * j, k)", lambda x, _: np.full_like(x, x.sum())),
+    ],
+)
+def test_choices_may_leave_arguments_unread(text, expected):
+    """All positions are of one choice; the other's array, or number, is an argument still."""
+    x = np.random.default_rng(3).integers(0, 99, 5).astype(float)
+    plan = tilesolve.nest(text, 5)
+    np.testing.assert_array_equal(plan(x, a=3.0), expected(x, 3.0))

@@ -85,7 +85,9 @@ class Part:
 
 
 def cut_stage(computation: Computation, stage: Stage) -> tuple[Part, ...]:
-    """Return the parts of a statement, the largest one first; one with all of it if they are many.
+    """Return the parts of a statement, the largest one first.
+
+    One with all of it if they are many, or if none has one of its arguments.
 
     Examples
     --------
@@ -100,9 +102,16 @@ def cut_stage(computation: Computation, stage: Stage) -> tuple[Part, ...]:
     if not any(isinstance(one, Position) for one in stage.term.all):
         return (_whole(stage, computation.sizes),)
     extents = tuple((x, computation.sizes[x]) for x in stage.letters)
-    names = {read.array for read in stage.reads}.union(stage.params)
+    names = _arguments(stage)
     dtypes = tuple((x, one) for x, one in computation.dtypes.items() if x in names)
-    return _cut(stage, extents, dtypes)
+    parts = _cut(stage, extents, dtypes)
+    kept = {name for part in parts for name in _arguments(replace(stage, term=part.term))}
+    return parts if kept == names else (_whole(stage, computation.sizes),)
+
+
+def _arguments(stage: Stage) -> set[str]:
+    """Return the names of what a statement reads."""
+    return {read.array for read in stage.reads}.union(stage.params)
 
 
 def _whole(stage: Stage, extents: Mapping[str, int]) -> Part:
