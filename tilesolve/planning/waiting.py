@@ -107,8 +107,8 @@ def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> 
     """Return the seconds by which stores past the caches delay calls, beyond memory's part.
 
     What leaves straight from registers does so beside the next steps, as a level works beside the
-    arithmetic. Calls wait for all else: for lines of the staging buffer as long as memory takes for
-    their bytes, and longer for runs that are too short for it, which go through the caches. Their
+    arithmetic. Calls wait for all else: for long runs, staged or not, as long as memory takes for
+    their bytes, and longer for runs that are too short for that, which go through the caches. Their
     ends take as long as they take at least, where they lie amid lines: see `share_amid_lines`. What
     the score has of the bytes as memory's time is left out. See
     ``docs/decisions/071-stores-wait.md``.
@@ -171,7 +171,7 @@ def mean_run(share: Problem, nest: Nest) -> float:
 
 
 def lengthen_runs(share: Problem, nest: Nest) -> Nest | None:
-    """Return a nest whose nearest tile writes runs that are long enough to be staged.
+    """Return a nest whose nearest tile writes runs that are long enough, see `store_seconds`.
 
     It takes more of C's last letters, up to the next tile. None where that is of no use.
     """
