@@ -230,7 +230,8 @@ NUMBERS = {
         "kernels.codegen.epilogue_steps": "_SIGNATURE",
         "running.addition": "_STEP",
         "kernels.runtime.contraction_call": "MAX_PLACES",
-        "kernels.runtime.fast_call": "MAX_NUMBERS MAX_STACK_BYTES MAX_ROW",
+        "kernels.runtime.fast_call": "MAX_NUMBERS MAX_STACK_BYTES",
+        "kernels.runtime.plan_call": "MAX_ROW",
         "kernels.runtime.guard_fields": "*",
         "kernels.runtime.interior_fields": "*",
         "kernels.runtime.task_fields": "*",
@@ -253,7 +254,7 @@ NUMBERS = {
         "bench.run.conv_peers": "ONNX_OPSET ONNX_FORMAT TORCH_DIMENSIONS PACKING_RUNS",
         "cli": "FAILED",
         "contractions.arrays": "HOST_DEVICES",
-        "kernels.codegen.python_entry": "FASTCALL",
+        "kernels.codegen.python_entry": "FASTCALL KEYWORDS",
         "kernels.codegen.loaded_code": "_SYMBOLS _NOWHERE _LOCAL _FUNCTION _ROOM "
         "_LEAST_ROOM _TURNS",
         "contractions.classes": "_NAMED",
@@ -344,7 +345,7 @@ NUMBERS = {
         "bench.run.halide_nests": "STRIP_ROWS",
         "bench.run.nest_peers": "OUT_OFFSETS OUT_ROUNDS",
         "bench.run.numpy_nests": "GRID_BYTES LOOP_TRIPS TRIALS",
-        "bench.run.worker": "COLD_RUNS WARM_SECONDS PR_SET_PDEATHSIG",
+        "bench.run.worker": "COLD_RUNS WARM_SECONDS WARM_TRIES PR_SET_PDEATHSIG",
         "contractions.statements.drawn_nests": "TOTAL_BYTES MOST_WORK FUNCTION_WORK ASPECT "
         "ROUND_EXTENT PARAMETER FIT_STEPS",
         "bench.run.sweep": "SPARE_BYTES",

@@ -18,6 +18,9 @@ from tilesolve.kernels.ir.vectors import call_function
 FASTCALL = 0x0080
 """Python's `METH_FASTCALL`: the function takes itself, a row of arguments, and their number."""
 
+KEYWORDS = 0x0002
+"""Python's `METH_KEYWORDS`: and a tuple of the names of further ones, or nothing."""
+
 
 class Definition(ctypes.Structure):
     """Python's `PyMethodDef`: kept for good, as functions of it may be anywhere."""
@@ -30,9 +33,10 @@ class Definition(ctypes.Structure):
     )
 
     @classmethod
-    def of(cls, address: int) -> Self:
+    def of(cls, address: int, flags: int = FASTCALL, documentation: str | None = None) -> Self:
         """Return the definition of the code at an address."""
-        found = cls(b"call", address, FASTCALL, None)
+        text = None if documentation is None else documentation.encode()
+        found = cls(b"call", address, flags, text)
         _definitions.append(found)
         return found
 
@@ -41,11 +45,20 @@ class Definition(ctypes.Structure):
         function: Callable[..., Any] = _new(ctypes.byref(self), myself, None)
         return function
 
+    def bind_method(self, myself: object) -> Callable[..., Any]:
+        """Return what a class may have as a method that runs the code: it gets `myself` first."""
+        method: Callable[..., Any] = _new_method(self.bind(myself))
+        return method
+
 
 _definitions: list[Definition] = []
 
 _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
+)
+
+_new_method = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(
+    ("PyInstanceMethod_New", ctypes.pythonapi)
 )
 
 

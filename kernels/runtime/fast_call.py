@@ -35,17 +35,14 @@ from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, WORD_BYTES
 
 # Functions of Python's C interface, which the process itself exports.
-_count_reference = external("Py_IncRef", VOID)
+count_reference = external("Py_IncRef", VOID)
 _to_float = external("PyFloat_AsDouble", REAL)
 _to_integer = external("PyLong_AsLongLongAndOverflow", INT)
 _release_lock = external("PyEval_SaveThread", INT)
 _take_lock = external("PyEval_RestoreThread", VOID)
 
-_TYPE_OFFSET = OBJECT_HEADER_BYTES - np.dtype(np.intp).itemsize
+TYPE_OFFSET = OBJECT_HEADER_BYTES - np.dtype(np.intp).itemsize
 """Bytes from the beginning of an object to the address of its type, the last of what all have."""
-
-_ITEMS_OFFSET = tuple.__basicsize__
-"""Bytes from the beginning of a tuple to the addresses of what is in it."""
 
 MAX_NUMBERS = 32
 """Numbers that a call is given at most."""
@@ -53,25 +50,40 @@ MAX_NUMBERS = 32
 MAX_STACK_BYTES = 4096
 """Bytes of a workspace that a call has on its stack, where it is given none."""
 
-MAX_ROW = 32
-"""An output and the arrays of a tuple that a call is given with it, at most."""
-
-_STACK_WORDS = (MAX_STACK_BYTES + ALIGNMENT_BYTES) // WORD_BYTES
+STACK_WORDS = (MAX_STACK_BYTES + ALIGNMENT_BYTES) // WORD_BYTES
 
 
 @inlined
 def _are_arrays(told, given):
     """Return whether all that is given instead of arrays is one, no subclass."""
     for number in range(told[fields.GIVEN]):
-        if as_pointer(given[number] + _TYPE_OFFSET)[0] != told[fields.ARRAY]:
+        if as_pointer(given[number] + TYPE_OFFSET)[0] != told[fields.ARRAY]:
             return False
     return True
 
 
 @inlined
+def are_alike(told, words, row):
+    """Return whether what is given instead of arrays are such as the words describe."""
+    return _are_arrays(told, as_pointer(row)) and match_arrays(words, row)
+
+
+@inlined
+def run_alike(told, row, values, memory):
+    """Run on arrays that are alike, a long run without Python's lock; return 0 if it fails."""
+    thread = 0
+    if not told[fields.IS_BRIEF]:
+        thread = _release_lock()
+    done = result(told[fields.RUN], told[fields.TOLD], row, values, memory)
+    if not told[fields.IS_BRIEF]:
+        _take_lock(thread)
+    return done
+
+
+@inlined
 def _read_number(told, kind, given, values, number):
     """Write the word of a number that is given; return whether it is one that may be."""
-    its_type, real = as_pointer(given + _TYPE_OFFSET)[0], 0.0
+    its_type, real = as_pointer(given + TYPE_OFFSET)[0], 0.0
     if its_type == told[fields.FLOAT]:
         if not kind[fields.IS_REAL]:
             return False
@@ -94,27 +106,13 @@ def _read_number(told, kind, given, values, number):
 
 
 @inlined
-def _read_numbers(told, given, values):
+def read_numbers(told, given, values):
     """Write the words of the numbers that are given; return whether all are what they may be."""
     kinds = told[fields.NUMBER_KINDS]
     for number in range(told[fields.NUMBERS]):
         kind = as_pointer(kinds + WORD_BYTES * fields.NUMBER_WORDS * number)
         if not _read_number(told, kind, given[number], values, number):
             return False
-    return True
-
-
-@inlined
-def _take_tuple(told, given, count, row):
-    """Write an output and the items of a tuple behind it in a row; return if these are given."""
-    if count != 2 or as_pointer(given[1] + _TYPE_OFFSET)[0] != told[fields.TUPLE]:
-        return False
-    size = as_pointer(given[1] + OBJECT_HEADER_BYTES)[0]
-    if told[fields.NUMBERS] or size + 1 != told[fields.GIVEN] or size >= MAX_ROW:
-        return False
-    items, row[0] = as_pointer(given[1] + _ITEMS_OFFSET), given[0]
-    for number in range(size):
-        row[number + 1] = items[number]
     return True
 
 
@@ -128,36 +126,27 @@ def _repeat_run(myself, arguments, count):
         The array of words that `prepare_call` was given.
     arguments
         Address of the arguments' addresses: the numbers, the workspace as an array or None, the
-        outputs, and the other arrays that a call is given. Or the output, and a tuple of these.
+        outputs, and the other arrays that a call is given.
     count
         How many there are.
     """
     words = as_pointer(myself + OBJECT_HEADER_BYTES)[0]
     told, given = as_pointer(words), as_pointer(arguments)
     found, numbers = told[fields.NONE], told[fields.NUMBERS]
-    row, values = on_stack(MAX_ROW), on_stack(MAX_NUMBERS)
-    memory = (on_stack(_STACK_WORDS) + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
-    if not _take_tuple(told, given, count, as_pointer(row)):
-        if count != numbers + 1 + told[fields.GIVEN]:
-            _count_reference(found)
-            return found
-        row = arguments + WORD_BYTES * (numbers + 1)
-        if given[numbers] != told[fields.NONE]:
-            memory = as_pointer(given[numbers] + OBJECT_HEADER_BYTES)[0]
+    values, row = on_stack(MAX_NUMBERS), arguments + WORD_BYTES * (numbers + 1)
+    memory = (on_stack(STACK_WORDS) + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
+    if count != numbers + 1 + told[fields.GIVEN]:
+        count_reference(found)
+        return found
+    if given[numbers] != told[fields.NONE]:
+        memory = as_pointer(given[numbers] + OBJECT_HEADER_BYTES)[0]
     if (
-        _are_arrays(told, as_pointer(row))
-        and match_arrays(words, row)
-        and _read_numbers(told, given, as_pointer(values))
+        are_alike(told, words, row)
+        and read_numbers(told, given, as_pointer(values))
+        and run_alike(told, row, values, memory)
     ):
-        thread = 0
-        if not told[fields.IS_BRIEF]:
-            thread = _release_lock()
-        done = result(told[fields.RUN], told[fields.TOLD], row, values, memory)
-        if not told[fields.IS_BRIEF]:
-            _take_lock(thread)
-        if done:
-            found = as_pointer(row)[0]
-    _count_reference(found)
+        found = as_pointer(row)[0]
+    count_reference(found)
     return found
 
 
@@ -166,10 +155,8 @@ def prepare_call(words: Integers) -> Callable[..., Array | None]:
 
     It takes the numbers, the workspace, the outputs, and the other arrays that the words describe,
     all by position; it returns the first output. A workspace of up to `MAX_STACK_BYTES` may be
-    None; where there are no numbers either, the output and a tuple of the other arrays will do. For
-    other numbers (see `describe_number`), for what is
-    no array, and for other arrays (see `match_arrays`), nothing is done, and None returned. It
-    returns that, too, where a run fails.
+    None. For other numbers (see `describe_number`), for what is no array, and for other arrays (see
+    `match_arrays`), nothing is done, and None returned. It returns that, too, where a run fails.
 
     Parameters
     ----------
@@ -223,7 +210,7 @@ def describe_number(dtype: str, *, takes_integers: bool = True) -> list[int]:
 @cache
 def addresses() -> Integers:
     """Return the fields of a guard from `NONE` on."""
-    return np.array([id(None), id(np.ndarray), id(float), id(tuple)])
+    return np.array([id(None), id(np.ndarray), id(float)])
 
 
 @cache

@@ -21,22 +21,28 @@ NUMBER_KINDS = 3
 IS_BRIEF = 4
 """Whether a call keeps Python's lock, as others would hardly run meanwhile."""
 
-GIVEN = 5
+NAMES = 5
+"""Address of the addresses of the numbers' names, for calls of plans."""
+
+VALUES = 6
+"""Address of the numbers' words where calls of plans have the same; else 0."""
+
+NEW = 7
+"""Address of a Python function that returns an array for the first output."""
+
+GIVEN = 8
 """How many arrays a call is given, the outputs first."""
 
-NONE = 6
+NONE = 9
 """Address of Python's `None`; `fast_call.addresses` has this and what follows."""
 
-ARRAY = 7
+ARRAY = 10
 """Address of the type of arrays."""
 
-FLOAT = 8
+FLOAT = 11
 """Address of the type of Python's floats."""
 
-TUPLE = 9
-"""Address of the type of tuples."""
-
-ARRAYS = 10
+ARRAYS = 12
 """The arrays given, in their order: `array_guard.describe_arrays` for each."""
 
 # Fields of a number

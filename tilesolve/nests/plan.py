@@ -35,7 +35,6 @@ from tilesolve.system.checks import check_threads
 
 if TYPE_CHECKING:
     from tilesolve.nests.running import NestRunner
-    from tilesolve.running.repeat_call import RepeatCall
 
 
 class StatementsPlan(ABC):
@@ -80,19 +79,12 @@ class NestPlan(StatementsPlan, MachinePlan[SolvedNest, "NestRunner"]):
     [3.0, 5.0, 7.0]
     """
 
-    __slots__ = ("_quick",)
+    __slots__ = ()
     _solve = staticmethod(solve_nest)
-
-    _quick: RepeatCall | None
-    """How to compute a call like the one before; it keeps what its code has addresses of."""
 
     def __init__(self, solution: SolvedNest) -> None:
         check_kind(solution, SolvedNest, "solution", "a SolvedNest; nest makes one", PlanError)
         super().__init__(solution)
-
-    def __setstate__(self, solution: SolvedNest) -> None:
-        object.__setattr__(self, "_quick", None)
-        super().__setstate__(solution)
 
     def _make_executor(self) -> NestRunner:
         from tilesolve.nests.running import NestRunner  # planning alone needs no compiler
@@ -187,14 +179,9 @@ class NestPlan(StatementsPlan, MachinePlan[SolvedNest, "NestRunner"]):
         >>> counts(np.array([1, 3, 1]), w=np.array([0.5, 1.0, 2.0])).tolist()
         [0.0, 2.5, 0.0, 1.0]
         """
-        quick, known = self._quick, self._executor
-        if quick is not None and known is not None and not named:  # most calls pass here
-            done = quick.call(known.new() if out is None else out, arrays)
-            if done is not None:
-                return done
         executor = self.executor
         found = executor.compute(arrays, named, out)
-        object.__setattr__(self, "_quick", executor.quick)
+        self._repeat_quickly(executor.quick)
         return found
 
     def bind(self, *arrays: npt.NDArray[Any], out: Out) -> Callable[[], None]:

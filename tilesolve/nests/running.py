@@ -111,9 +111,7 @@ class NestRunner:
         What calls take.
     quick
         How to tell a call like a recent one where nothing else is to be done for it: of a single
-        result, and without numbers.
-    new
-        Returns an array for the first result.
+        result, and without numbers that calls compute.
     """
 
     quick: RepeatCall | None
@@ -127,7 +125,7 @@ class NestRunner:
         self._codes: Codes = {}
         self._layouts: dict[tuple[object, ...], NestLayout] = {}
         self._makers = self.signature.output_makers()
-        self.new, self.quick = self._makers[0], None
+        self.quick = None
         self._known: tuple[RepeatCall, ...] = ()
         self._factors: tuple[Term, ...] = ()
 
@@ -199,7 +197,7 @@ class NestRunner:
             known = [one.recent for one in self._layouts.values()]
             self._known = tuple(one for one in known if one is not None)
             self._factors = layout.factors
-            if layout.recent and not (layout.recent.needs_bytes or len(call.outs) > 1):
+            if layout.recent and not (layout.factors or len(call.outs) > 1):
                 self.quick = layout.recent
 
     def _lay_out(self, call: Call, placed: Sequence[str]) -> NestLayout:
@@ -260,7 +258,9 @@ class NestRunner:
         size = scratch + tasks.scratch_bytes
         kept = (layout.words, layout.begins, tasks.kept, tasks.checked)
         given = told, arrays, numbers, size, kept, outputs
-        return RepeatCall.of(run_all, *given, brief=self._seconds < BRIEF_SECONDS)
+        names = [name for name, _ in self.computation.params]
+        brief = self._seconds < BRIEF_SECONDS
+        return RepeatCall.of(run_all, *given, brief=brief, new=self._makers[0], names=names)
 
     def bind(self, arrays: Sequence[Array], out: Out) -> Callable[[], None]:
         """Return what computes a call again and again; see `NestPlan.bind`.

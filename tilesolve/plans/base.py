@@ -5,11 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError
-from typing import Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import scale_figures
 from tilesolve.system.html_report import write_html_report
+
+if TYPE_CHECKING:
+    from tilesolve.packing.offsets import Integers
+    from tilesolve.running.repeat_call import RepeatCall
 
 
 class Solved(Protocol):
@@ -40,6 +44,10 @@ MachineSolvedT = TypeVar("MachineSolvedT", bound=MachineSolved)
 ExecutorT = TypeVar("ExecutorT")
 
 
+_quick_kinds: set[type] = set()
+"""The kinds of plans whose calls compiled code takes first."""
+
+
 class BasePlan(ABC, Generic[SolvedT, ExecutorT]):
     """A solution that can be called.
 
@@ -47,10 +55,12 @@ class BasePlan(ABC, Generic[SolvedT, ExecutorT]):
     worked out for arrays.
     """
 
-    __slots__ = ("_executor", "_solution")
+    __slots__ = ("_executor", "_quick", "_solution")
 
     _solution: SolvedT
     _executor: ExecutorT | None
+    _quick: tuple[Integers, RepeatCall] | None
+    """What compiled code compares a call with, and what that needs; see `_repeat_quickly`."""
 
     def __init__(self, solution: SolvedT) -> None:
         self.__setstate__(solution)
@@ -75,6 +85,19 @@ class BasePlan(ABC, Generic[SolvedT, ExecutorT]):
             found = self._make_executor()
             object.__setattr__(self, "_executor", found)
         return found
+
+    def _repeat_quickly(self, recent: RepeatCall | None) -> None:
+        """Have compiled code take calls like a recent one from now on; None for no such call."""
+        if recent is None or recent.needs_bytes:
+            object.__setattr__(self, "_quick", None)
+        elif self._quick is None or self._quick[1] is not recent:
+            object.__setattr__(self, "_quick", (recent.words, recent))
+            kind = type(self)
+            if kind not in _quick_kinds:
+                from tilesolve.kernels.runtime.plan_call import take_calls
+
+                _quick_kinds.add(kind)
+                take_calls(kind, self, self._quick)
 
     @property
     def solution(self) -> SolvedT:
@@ -118,6 +141,7 @@ class BasePlan(ABC, Generic[SolvedT, ExecutorT]):
     def __setstate__(self, solution: SolvedT) -> None:
         object.__setattr__(self, "_solution", solution)
         object.__setattr__(self, "_executor", None)
+        object.__setattr__(self, "_quick", None)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to {name!r} of a plan")

@@ -174,11 +174,11 @@ class Plan(SolutionFigures["Executor"]):
         """
         executor = self._executor or self.executor
         recent = executor.recent
-        if recent is not None:
-            done = recent.run(out, alpha, beta, first, second)
-            if done is not None:
-                return done
-        return executor.run(first, second, out, alpha, beta, operands)
+        if recent and (done := recent.run(out, alpha, beta, first, second)) is not None:
+            return done
+        found = executor.run(first, second, out, alpha, beta, operands)
+        self._repeat_quickly(executor.recent)
+        return found
 
     def prepare(self, array: npt.ArrayLike, operand: str = "B") -> Prepared:
         """Return an operand that is packed now, once, for calls that take it in the array's place.

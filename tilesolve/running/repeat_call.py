@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -61,6 +62,8 @@ class RepeatCall:
     ----------
     call
         Computes for such arrays.
+    words
+        What compiled code compares a call with.
     workspace_bytes
         Bytes of packed copies, and of what else a run needs.
     new
@@ -71,6 +74,7 @@ class RepeatCall:
     """
 
     call: Callable[..., Array | None]
+    words: Integers
     workspace_bytes: int
     new: Callable[[], Array]
     kept: tuple[object, ...]
@@ -87,6 +91,9 @@ class RepeatCall:
         outputs: int = 1,
         *,
         brief: bool = False,
+        new: Callable[[], Array] | None = None,
+        names: Sequence[str] = (),
+        values: Sequence[float] = (),
     ) -> Self | None:
         """Note what a call is given; None where compiled code could not tell another by it.
 
@@ -108,22 +115,31 @@ class RepeatCall:
             How many of the arrays are outputs.
         brief
             Whether a call takes so little time that it keeps Python's lock.
+        new
+            Returns an array for the first output; if None, one of unknown content.
+        names
+            Of the numbers, in calls of a plan.
+        values
+            The numbers of such calls, instead.
         """
         if len(numbers) > MAX_NUMBERS or outputs > MAX_OUTPUTS:
             return None
         if not all(type(one) is np.ndarray and one.size for one in arrays):
             return None
-        kinds = np.array(numbers, np.int64)
+        kinds, same = np.array(numbers, np.int64), np.array(values, np.float64)
+        interned = list(map(sys.intern, names))
+        places = np.array(list(map(id, interned)), np.int64)
+        maker = new or result_maker(arrays[0].shape, arrays[0].dtype)
         words = np.zeros(guard_fields.ARRAYS, np.int64)
         words[guard_fields.RUN : guard_fields.NONE] = [
             *(address(code), told.ctypes.data),
-            *(len(numbers), kinds.ctypes.data, brief, len(arrays)),
+            *(len(numbers), kinds.ctypes.data, brief, places.ctypes.data),
+            *(same.ctypes.data if same.size else 0, id(maker), len(arrays)),
         ]
         words[guard_fields.NONE :] = addresses()
-        call = prepare_call(np.concatenate([words, describe_arrays(arrays, outputs)]))
-        stays = (told, kinds, [array.dtype for array in arrays], *kept)
-        new = result_maker(arrays[0].shape, arrays[0].dtype)
-        return cls(call, workspace_bytes, new, stays)
+        words = np.concatenate([words, describe_arrays(arrays, outputs)])
+        stays = (told, kinds, same, interned, places, [array.dtype for array in arrays], *kept)
+        return cls(prepare_call(words), words, workspace_bytes, maker, stays)
 
     @classmethod
     def of_contraction(
@@ -165,7 +181,8 @@ class RepeatCall:
         same = [one.view for one in tensors if one.given is None]
         arrays = [one.given for one in tensors if one.given is not None]
         stays = (task, same, places, *kept)
-        return cls.of(run_contraction, told, arrays, _FACTORS, task.workspace_bytes, stays)
+        given = told, arrays, _FACTORS, task.workspace_bytes, stays
+        return cls.of(run_contraction, *given, values=(1.0, 0.0))
 
     def run(self, out: Array | None, alpha: complex, beta: complex, *given: object) -> Array | None:
         """Return what a plan gives if its arrays are like these, or nothing if it is another."""

@@ -1,5 +1,7 @@
 """Calls: compiled code that Python calls directly keeps Python's rules."""
 
+import inspect
+import pickle
 import sys
 import threading
 import time
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 from tilesolve import Machine, nest, plan
+from tilesolve.contractions.errors import PlanError, TilesolveError
 from tilesolve.kernels.runtime import guard_fields
 from tilesolve.kernels.runtime.array_guard import describe_arrays
 from tilesolve.kernels.runtime.fast_call import addresses, prepare_call
@@ -87,34 +90,116 @@ def test_too_few_arguments_are_left_alone(prepared, count):
         recent.call(*arguments, name=1)
 
 
-class Row(tuple):
-    """No tuple, as compiled code sees it."""
-
-    __slots__ = ()
+class Many(np.ndarray):
+    """No plain array, as compiled code sees it."""
 
 
-def test_a_tuple_of_arrays_is_as_good_as_arrays():
-    """Of as many as there are, in a tuple itself; else nothing is looked at or kept."""
-    found = nest("o[i] = A[i] + B[i]", 5, machine="i7-6700k", cache=False)
-    A, B, out = np.arange(5.0), np.ones(5), np.full(5, np.nan)
-    found(A, B, out=np.zeros(5))
-    call = found.executor.quick.call
-    watched = [A, B, out, alike := (A, B)]
+@pytest.fixture
+def repeated():
+    """A plan whose calls compiled code takes, and arrays like those that it ran with."""
+    found = nest("o[i] = a * A[i] + B[i]", 5, machine="i7-6700k", cache=False)
+    given = np.arange(5.0), np.ones(5), np.full(5, np.nan)
+    found(*given[:2], out=given[2], a=1.0)
+    return found, given
+
+
+def test_calls_of_plans_count_references_as_python_does(repeated):
+    """The output is returned with a reference of its own; nothing else is kept, or goes."""
+    found, (A, B, out) = repeated
+    factor = float("2.5")
+    watched = [A, B, out, factor, found, found._quick, None]
     before = [sys.getrefcount(x) for x in watched]
-    for others in ((A,), (A, B, B), (), (A, None), (A, B[:4]), [A, B], Row((A, B)), None, A):
-        assert call(out, others) is None
-        assert np.isnan(out).all()
-    del others
-    assert call(None, alike) is None
-    assert call(alike, alike) is None
-    assert call((A, B)) is None
-    kept = [call(out, alike) for _ in range(50)]
-    assert (out == A + B).all()
+    kept = [found(A, B, out=out, a=factor) for _ in range(50)]
+    assert (out == 2.5 * A + B).all()
     after = [sys.getrefcount(x) for x in watched]
-    assert [b - a for a, b in zip(before, after, strict=True)] == [0, 0, 50, 0]
+    assert [b - a for a, b in zip(before, after, strict=True)][:-1] == [0, 0, 50, 0, 0, 0]
+    assert all(x is out for x in kept)
     del kept
-    assert [sys.getrefcount(x) for x in watched] == before
-    assert call(None, out, A, B) is out
+    made = [found(A, B, a=factor) for _ in range(50)]
+    assert {sys.getrefcount(x) for x in made} == {3}  # in the list, as x, and as an argument
+    assert all((x == out).all() for x in made)
+    assert len({x.ctypes.data for x in made}) == 50
+    assert found(A, B, out=None, a=factor) is not out
+    del made
+    assert [sys.getrefcount(x) for x in watched][:-1] == before[:-1]
+    assert abs(sys.getrefcount(None) - before[-1]) < 100
+
+
+def test_what_is_not_alike_goes_to_the_method(repeated):
+    """Fewer, more and other arrays, names and numbers: errors, or the same result."""
+    found, (A, B, out) = repeated
+    expected = 3 * A + B
+    many = A.view(Many)
+    for given, named in (
+        ((A, B), {"a": 3}),
+        ((A, B), {"a": np.float64(3), "out": out}),
+        ((A,), {"B": B, "a": 3.0}),
+        ((), {"a": 3.0, "out": None, "B": B, "A": A}),
+        ((many, B), {"a": 3.0}),
+        ((np.repeat(A, 2)[::2], B), {"a": 3.0, "out": out}),
+        ((list(A), B), {"a": 3.0}),
+        ((A, B), {"".join(["o", "ut"]): out, "".join(["", "a"]): 3.0}),
+    ):
+        assert (found(*given, **named) == expected).all()
+        assert (found(A, B, a=3.0) == expected).all()
+    out[...] = np.nan
+    for given, named in (
+        ((A,), {"a": 3.0}),
+        ((A, B, B), {"a": 3.0}),
+        ((), {}),
+        ((A, B), {}),
+        ((A, B), {"a": "3"}),
+        ((A, B), {"b": 3.0}),
+        ((A, B), {"a": 3.0, "b": 3.0}),
+        ((A, B[:4]), {"a": 3.0}),
+        ((A, None), {"a": 3.0}),
+        ((A, B), {"a": 3.0, "out": A}),
+        ((A, B), {"a": 3.0, "out": (out,)}),
+        ((A.astype("float32"), B), {"a": 3.0}),
+        (tuple([A] * 40), {"a": 3.0}),
+    ):
+        with pytest.raises(TilesolveError):
+            found(*given, **{"out": out, **named})
+        assert np.isnan(out).all()
+
+
+def test_classes_have_their_methods_still(repeated):
+    """Through the class, for objects of others, and for plans that never ran or are copies."""
+    found, (A, B, out) = repeated
+    kind = type(found)
+    assert (kind.__call__(found, A, B, a=2.0) == 2 * A + B).all()
+    assert kind.__call__(found, A, B, out=out, a=2.0) is out
+    with pytest.raises(TypeError):
+        kind.__call__()
+    with pytest.raises(AttributeError):
+        kind.__call__(A, B)
+    other = nest("o[i] = A[i]", 5, machine="i7-6700k", cache=False)
+    assert (other(A) == A).all()
+    assert (pickle.loads(pickle.dumps(found))(A, B, a=0.5) == 0.5 * A + B).all()
+    assert [*inspect.signature(found).parameters] == ["arrays", "out", "named"]
+    assert "Returns" in (found.__call__.__doc__ or "")
+
+
+def test_a_plan_of_a_contraction_takes_its_output_by_name_and_by_position(prepared):
+    """Without factors compiled code takes the call; with them Python does."""
+    _, (_, _, _, out, first, second) = prepared
+    found = plan("ik-ij-jk", 24, Machine.load("i7-6700k"), threads=1, cache=False)
+    expected = first @ second
+    for _ in range(3):
+        assert found(first, second, out=out) is out
+        assert np.allclose(out, expected)
+        out[...] = np.nan
+        assert found(first, second, out) is out
+        assert np.allclose(out, expected)
+        assert np.allclose(found(first, second, None), expected)
+        assert np.allclose(found(first, second), expected)
+        for given, named in (((out, out), {}), ((out,), {"out": out}), ((), {"first": first})):
+            with pytest.raises(TypeError):
+                found(first, second, *given, **named)
+        assert np.allclose(found(first, second, out, beta=1.0), 2 * expected)
+        assert np.allclose(found(first, second, alpha=0.5), expected / 2)
+        with pytest.raises(PlanError):
+            found(first, second, out=first)
 
 
 def test_the_function_keeps_its_words():

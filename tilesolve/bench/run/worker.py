@@ -50,6 +50,9 @@ COLD_RUNS = 3
 WARM_SECONDS = 4e-3
 """Of runs one after another, where a clock does not tell the time of one."""
 
+WARM_TRIES = 2
+"""Rows of such runs; the last one counts."""
+
 PR_SET_PDEATHSIG = 1
 """Linux's number of the request for a signal when the parent ends: even a peer that hangs ends."""
 
@@ -212,16 +215,24 @@ def make_timer(run: Run, trash: Array, copies: int = 0, arrays: Sequence[Array] 
 
 
 def make_warm_timer(run: Run) -> Timer:
-    """Return a function that times one of several runs in a row, after others."""
+    """Return a function that times one of several runs in a row, after others.
+
+    How many there are follows from some in a row, too: a single one takes several times as long.
+    """
     once = make_timer(run, np.zeros(0, np.uint8))
 
     def timed() -> float:
         once()
-        count = 1 + int(WARM_SECONDS / once())
-        start = time.perf_counter()
-        for _ in range(count):
-            run()
-        return (time.perf_counter() - start) / count
+        seconds, count = once(), 2
+        for _ in range(WARM_TRIES):
+            if count == 1:
+                break
+            count = 1 + int(WARM_SECONDS / seconds)
+            start = time.perf_counter()
+            for _ in range(count):
+                run()
+            seconds = (time.perf_counter() - start) / count
+        return seconds
 
     return timed
 
