@@ -118,7 +118,7 @@ class Costs:
     )
     # Statements
     statement_seconds: float = _cost(
-        0.35e-6, "s/call", "call of a plan of statements besides what it computes", "calibrate"
+        0.2e-6, "s/call", "call of a plan of statements besides what it computes", "calibrate"
     )
     cold_statement_seconds: float = _cost(
         40e-6, "s/call", "such a call where caches hold nothing of it: code comes from memory, too"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Self, TypeGuard, TypeVar
 
-from tilesolve.constants.nests import NEST_NAMED_CALLS
+from tilesolve.constants.nests import NEST_SEVERAL_CALLS
 from tilesolve.machine.model import Machine
 from tilesolve.model.chain import Chain
 from tilesolve.model.starts import Start, list_between
@@ -69,9 +69,8 @@ class SolvedNest:
         """The same of a work in a network's call, whose threads are awake."""
         costs, cold = self.machine.costs, self.request.start == "cold"
         called = costs.cold_statement_seconds if cold else costs.statement_seconds
-        computation = self.request.computation
-        if not cold and (computation.params or len(computation.outputs) > 1):
-            called *= NEST_NAMED_CALLS
+        if not cold and len(self.request.computation.outputs) > 1:
+            called *= NEST_SEVERAL_CALLS
         return called + self.computing_seconds
 
     @property
