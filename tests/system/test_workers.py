@@ -1,10 +1,12 @@
 """Workers: every job is done, by whichever thread there is."""
 
+import os
 import threading
 
 import pytest
 from commands import run_python
 
+from tilesolve.system import workers
 from tilesolve.system.cancellation import deadline
 from tilesolve.system.workers import run_together, run_unheard
 
@@ -69,3 +71,25 @@ def test_unheard_jobs_give_results_and_errors():
         with pytest.raises(TimeoutError, match="deadline was over"):
             run_unheard(lambda: 1)
     assert run_unheard(lambda: 1) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="cores are not told apart here")
+def test_threads_that_help_leave_the_core_of_the_caller(monkeypatch):
+    """They may run on all others that the caller may, and where there is no other they stay."""
+    monkeypatch.setattr(workers, "_HELPING", workers._Team())
+    mine = os.sched_getaffinity(0)
+    found = []
+
+    def run():
+        found.clear()
+        run_together([lambda: None, lambda: found.append(os.sched_getaffinity(0))])
+        return found[0]
+
+    assert run() <= mine  # a thread that begins
+    for core in (*sorted(mine)[:3], *sorted(mine)[:2]):
+        monkeypatch.setattr(workers, "_find_core", lambda core=core: core)
+        assert run() == (mine - {core} or mine)
+        assert run() == (mine - {core} or mine)
+    assert os.sched_getaffinity(0) == mine
+    monkeypatch.setattr(workers, "_find_core", None)
+    assert run() <= mine

@@ -7,10 +7,12 @@ that are C code each.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from _thread import start_new_thread
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
@@ -103,6 +105,8 @@ class _Shared:
             team.grow(len(jobs))
         except RuntimeError:  # Python is shutting down, and starts no threads any more
             return 0
+        if team is _HELPING:
+            team.leave_core()
         for job in jobs:
             team.queue.put(partial(self._run, job))
         return len(jobs)
@@ -127,18 +131,42 @@ class _Team:
     def _renew(self) -> None:
         self.queue: SimpleQueue[Job] = SimpleQueue()
         self._size = 0
+        self._threads: list[int] = []
+        self._left: tuple[int, int] | None = None
 
     def grow(self, size: int) -> None:
         """Start threads until there are so many."""
         while self._size < size:
-            start_new_thread(_take_jobs, (self.queue,))
+            start_new_thread(self._take_jobs, (self.queue,))
             self._size += 1
 
+    def leave_core(self) -> None:
+        """Keep the threads off the core of the calling thread, which has work of its own.
 
-def _take_jobs(queue: SimpleQueue[Job]) -> None:
-    while True:
-        queue.get()()
+        The system wakes a thread on the core that wakes it, and moves it milliseconds later. See
+        docs/decisions/033.
+        """
+        if _find_core is None:
+            return
+        core, threads = _find_core(), tuple(self._threads)
+        if self._left == (core, len(threads)):
+            return
+        others = os.sched_getaffinity(0) - {core}
+        for thread in threads if others else ():
+            with suppress(OSError):  # some systems do not allow that
+                os.sched_setaffinity(thread, others)
+        self._left = core, len(threads)
 
+    def _take_jobs(self, queue: SimpleQueue[Job]) -> None:
+        self._threads.append(threading.get_native_id())
+        while True:
+            queue.get()()
+
+
+_find_core: Callable[[], int] | None = None
+"""Returns the number of the core that the calling thread is on."""
+if hasattr(os, "sched_setaffinity"):
+    _find_core = getattr(ctypes.CDLL(None), "sched_getcpu", None)
 
 _HELPING = _Team()
 """Threads that help with calls of any thread."""
