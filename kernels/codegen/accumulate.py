@@ -14,6 +14,7 @@ from llvmlite import ir
 
 from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.load_operands import (
+    EVERYTHING,
     NO_LISTED_LINE,
     Operands,
     Prefetches,
@@ -21,7 +22,12 @@ from tilesolve.kernels.codegen.load_operands import (
 )
 from tilesolve.kernels.codegen.shape import HALVED_REGISTERS, Mode, Shape
 from tilesolve.kernels.codegen.tile_emitter import TileEmitter
-from tilesolve.kernels.codegen.unrolling import accumulator_sets, steps_per_trip, stores_lines
+from tilesolve.kernels.codegen.unrolling import (
+    accumulator_sets,
+    prefetches_columns_of_c,
+    steps_per_trip,
+    stores_lines,
+)
 from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
@@ -33,9 +39,10 @@ class LoopSplit:
 
     Parameters
     ----------
-    storing, prefetching, single, trips
-        Steps that each store a line of ``lines``; trips of `tuning.PREFETCHING_STEPS` steps, each
-        of which prefetches a line of ``fetch``; single steps; and trips of `steps_per_trip`.
+    storing, fetching, prefetching, single, trips
+        Steps that each store a line of ``lines``, or prefetch a column of C; trips of
+        `tuning.PREFETCHING_STEPS` steps, each of which prefetches a line of ``fetch``; single
+        steps; and trips of `steps_per_trip`.
     first_single, first_trip
         Steps before the single ones, and before those trips.
     prefetches_c
@@ -48,6 +55,7 @@ class LoopSplit:
     """
 
     storing: ir.Value
+    fetching: ir.Value
     prefetching: ir.Value
     single: ir.Value
     trips: ir.Value
@@ -64,13 +72,18 @@ class LoopSplit:
         builder, shape, fetches = tile.builder, tile.shape, tile.field("fetches")
         size, narrow = steps_per_trip(shape), shape.bits < tuning.WIDE_VECTOR_BITS
         storing = tile.field("line_count") if stores_lines(shape) else INT64(0)
+        fetching = INT64(0)
+        if prefetches_columns_of_c(shape):
+            alone = builder.icmp_signed("==", storing, INT64(0))
+            fetching = builder.select(alone, _columns_to_fetch(tile, count), INT64(0))
+        before = builder.add(storing, fetching)
         first_single = vectors.extreme(
-            builder, "<", count, vectors.extreme(builder, ">", fetches, storing)
+            builder, "<", count, vectors.extreme(builder, ">", fetches, before)
         )
         trips = builder.sdiv(builder.sub(count, first_single), INT64(size))
         steps = INT64(tuning.PREFETCHING_STEPS)
         prefetching = builder.sdiv(first_single, steps) if narrow else INT64(0)
-        first_single = builder.mul(prefetching, steps) if narrow else storing
+        first_single = builder.mul(prefetching, steps) if narrow else before
         first_trip = builder.sub(count, builder.mul(trips, INT64(size)))
         count_c = shape.vectors * shape.columns
         list_of_c = builder.alloca(ir.ArrayType(INT64, count_c + 1))
@@ -84,6 +97,7 @@ class LoopSplit:
         single = builder.sub(first_trip, first_single)
         return cls(
             storing,
+            fetching,
             prefetching,
             single,
             trips,
@@ -121,6 +135,10 @@ def accumulate(
     with builder.if_then(_prefetches_c(tile), likely=True):
         for line in _lines_of_c(tile):
             vectors.prefetch(builder, vectors.to_pointer(builder, line), write=True)
+    if prefetches_columns_of_c(shape):
+        fetched, sums = _columns_to_fetch(tile, count), _first_sums(tile)
+        sums = _sum_steps(tile, _fetching_loader(tile, load), INT64(0), fetched, sums)
+        return _sum_steps(tile, load, fetched, count, sums)
     if shape.packed or shape.complex or shape.bits >= tuning.WIDE_VECTOR_BITS:
         return _sum_steps(tile, load, INT64(0), count, _first_sums(tile))
     # Prefetches that only columns in place need would take a third of the time of short steps.
@@ -206,7 +224,7 @@ def _sum_steps(
 def _sum_unrolled(
     tile: TileEmitter, load: StepLoader, split: LoopSplit, sums: list[ir.Value]
 ) -> list[ir.Value]:
-    """Emit the steps that store lines or prefetch those of ``fetch``, then trips that prefetch C.
+    """Emit steps that store lines, or prefetch columns of C or ``fetch``, then trips that do so.
 
     Each trip prefetches one line of C. Steps that fill no trip come between them.
     """
@@ -246,6 +264,8 @@ def _sum_unrolled(
 
     if stores_lines(tile.shape):
         sums = vectors.emit_loop(builder, split.storing, sums, add_storing)
+    if prefetches_columns_of_c(tile.shape):
+        sums = _sum_steps(tile, _fetching_loader(tile, load), INT64(0), split.fetching, sums)
     if tile.shape.bits < tuning.WIDE_VECTOR_BITS:
         sums = vectors.emit_loop(builder, split.prefetching, sums, add_prefetching)
     sums = vectors.emit_loop(builder, split.single, sums, add_single)
@@ -262,6 +282,35 @@ def _store_line(tile: TileEmitter, step: ir.Value) -> None:
     kind = vectors.vector_type("int64", 8 * LINE_BYTES)
     line = vectors.load(builder, source, kind, 1)
     vectors.store(builder, line, target, LINE_BYTES, non_temporal=True)
+
+
+def _columns_to_fetch(tile: TileEmitter, count: ir.Value) -> ir.Value:
+    """Return how many columns of C are prefetched by the first of so many steps, one by each."""
+    builder = tile.builder
+    many = builder.icmp_signed(">=", tile.field("k"), INT64(tuning.MIN_STEPS_TO_PREFETCH_C))
+    others = builder.or_(many, builder.not_(_writes_through_caches(tile)))
+    most = vectors.extreme(builder, "<", count, INT64(tile.shape.columns))
+    return builder.select(others, INT64(0), most)
+
+
+def _fetching_loader(tile: TileEmitter, load: StepLoader) -> StepLoader:
+    """Return a loader that prefetches a step's column of C: the lines its vectors end in."""
+    builder, vector = tile.builder, tile.shape.bits // 8
+    rows = [tile.added_to(row) for row in tile.c_row_addresses()]
+    columns_c = tile.field("columns_c")
+
+    def load_and_fetch(
+        step: ir.Value, beyond: int = 0, prefetches: Prefetches = EVERYTHING
+    ) -> Operands:
+        operands = load(step, beyond, prefetches)
+        here = vectors.hide_origin(builder, step)  # LLVM would keep an address of it
+        column = tile.load_integer(columns_c, builder.mul(here, INT64(WORD_BYTES)))
+        for row in rows:
+            last = vectors.to_pointer(builder, builder.add(row, column), vector - tile.element)
+            vectors.prefetch(builder, last)
+        return operands
+
+    return load_and_fetch
 
 
 def _opaque_step(tile: TileEmitter, step: ir.Value) -> ir.Value:
@@ -283,9 +332,15 @@ def _prefetches_c(tile: TileEmitter) -> ir.Value:
     builder = tile.builder
     enough = INT64(tuning.MIN_STEPS_TO_PREFETCH_C)
     many = builder.icmp_signed(">=", tile.field("k"), enough)
+    return builder.and_(many, _writes_through_caches(tile))
+
+
+def _writes_through_caches(tile: TileEmitter) -> ir.Value:
+    """Return whether C is written by stores that are not non-temporal."""
+    builder = tile.builder
     beyond = builder.sub(tile.field("mode"), INT64(int(Mode.STREAM)))
     last = INT64(int(Mode.STREAM_PIECES) - int(Mode.STREAM))
-    return builder.and_(many, builder.icmp_unsigned(">", beyond, last))
+    return builder.icmp_unsigned(">", beyond, last)
 
 
 def _lines_of_c(tile: TileEmitter) -> list[ir.Value]:

@@ -47,6 +47,20 @@ def stores_lines(shape: Shape) -> bool:
     return is_unrolled(shape) and shape.bits >= tuning.WIDE_VECTOR_BITS
 
 
+def prefetches_columns_of_c(shape: Shape) -> bool:
+    """Return whether the first steps of short sums each prefetch a column of C.
+
+    Narrow kernels have no registers left for its addresses, nor do complex ones.
+
+    Examples
+    --------
+    >>> shapes = [Shape("float64", bits, 2, 6, 8, packed=True) for bits in (256, 512)]
+    >>> [prefetches_columns_of_c(shape) for shape in shapes]
+    [False, True]
+    """
+    return shape.packed and not shape.complex and shape.bits >= tuning.WIDE_VECTOR_BITS
+
+
 def vectors_from_memory(shape: Shape) -> int:
     """Return how many groups of rows an unrolled kernel's FMAs take from memory for each column.
 

@@ -20,6 +20,7 @@ from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly
 from tilesolve.kernels.codegen.store_output import interleaved_steps
 from tilesolve.kernels.codegen.unrolling import (
     is_unrolled,
+    prefetches_columns_of_c,
     steps_per_trip,
     stores_lines,
     vectors_from_memory,
@@ -39,6 +40,7 @@ MADE_FOR = (
 REGISTERS = {128: "xmm", 256: "ymm", 512: "zmm"}
 SUFFIX = {"float32": "ps", "float64": "pd"}
 FMA = r"^vfn?m(add|sub)\d+"
+NEAR_PREFETCH = r"^prefetcht0"
 MASKED = r"\{%k[1-7]\}|^vmaskmov"
 ON_STACK = r"\(%r[sb]p"
 STREAMED = r"^vmovnt"
@@ -127,6 +129,7 @@ def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
     Where few accumulators would wait for each other, a loop does several steps, and another one
     what is left. In kernels that read micro-panels a first loop prefetches lines of what is packed
     next, of narrow vectors several steps at once, and a last one, of several steps, lines of C.
+    Before them, wide ones have a loop in which each step prefetches a column of C.
     Narrow ones that read in place do not prefetch columns that are packed. Of halved kernels each
     column has one FMA of half the width, or all of them where registers suffice.
     """
@@ -141,6 +144,10 @@ def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
         if sets == 1 and shape.packed and not shape.halved:
             prefetching = [PREFETCHING_STEPS * step] if bits < WIDE_VECTOR_BITS else []
             expected = [*prefetching, step, steps_per_trip(shape) * step]
+        if prefetches_columns_of_c(shape):
+            lines = [count(loop, NEAR_PREFETCH) for loop in code.loops]
+            assert lines[0] >= shape.vectors > max(lines[1:]), shape.name
+            expected = [expected[0], *expected]
         if not (shape.packed or shape.complex) and bits < WIDE_VECTOR_BITS:
             expected *= 2
         found = [step * count(loop, full) for loop in code.loops]

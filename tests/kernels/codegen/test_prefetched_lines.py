@@ -116,6 +116,33 @@ def test_lines_along_k_are_asked_for_in_turns(monkeypatch, bits):
             assert len(wanted - asked) <= (offset > 0), offset
 
 
+@pytest.mark.parametrize("steps", [1, 7, 8, 9, 40])
+@pytest.mark.parametrize("kind", [{}, {"halved": True}, {"mixed": True}])
+def test_short_sums_ask_for_lines_of_c(monkeypatch, kind, steps):
+    """The lines that vectors of C end in, of a column in each step; none if C leaves otherwise."""
+    shape = Shape("float64", 512, 3, 8, 8, packed=True, **kind)
+    kernel = Recorded(monkeypatch, lambda module: emit_microkernel(module, shape, 512))
+    panels, out = allocate(8 * STEPS * PITCH), allocate(shape.columns * PITCH)
+    rows_c, columns_c = np.arange(shape.rows) * ELEMENT, np.arange(shape.columns) * PITCH
+    zeros, a = np.zeros(max(steps, shape.columns) + 1, np.int64), panels.ctypes.data
+    fetch = np.full(1, a)
+    tables = {"rows_c": rows_c, "columns_c": columns_c, "fetch": fetch}
+    tables |= {"columns_b": zeros, "sums_b": zeros}
+    ends = (np.arange(shape.vectors) + 1) * shape.lanes * ELEMENT - ELEMENT
+    for offset in OFFSETS:
+        c = out.ctypes.data + offset
+        fields = {"a": a, "b": a, "k": steps, "c": c, "rows": shape.rows - shape.lanes // 2}
+        fields |= {name: table.ctypes.data for name, table in tables.items()}
+        for mode in (Mode.PART, Mode.SCATTER, Mode.STREAM_PIECES):
+            if mode is Mode.STREAM_PIECES and (shape.halved or offset % 16):
+                continue
+            asked = kernel.lines(shape.name, FIELDS, fields | {"mode": int(mode)})
+            for at, column in enumerate(columns_c):
+                wanted = at < steps and mode is not Mode.STREAM_PIECES
+                assert bool(lines_of([c + column], ends) & asked) == wanted
+                assert not wanted or lines_of([c + column], ends) <= asked
+
+
 @pytest.mark.parametrize("lanes", [2, 4, 8])
 def test_packing_asks_for_the_lines_that_runs_add(monkeypatch, lanes):
     """All lines of later steps, but the one that a run begins amid."""
