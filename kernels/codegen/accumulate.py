@@ -294,7 +294,10 @@ def _columns_to_fetch(tile: TileEmitter, count: ir.Value) -> ir.Value:
 
 
 def _fetching_loader(tile: TileEmitter, load: StepLoader) -> StepLoader:
-    """Return a loader that prefetches a step's column of C: the lines its vectors end in."""
+    """Return a loader that prefetches a step's column of C: the lines that vectors end in.
+
+    What lies ``c_ahead`` bytes beyond is written later, and goes to the second cache.
+    """
     builder, vector = tile.builder, tile.shape.bits // 8
     rows = [tile.added_to(row) for row in tile.c_row_addresses()]
     columns_c = tile.field("columns_c")
@@ -303,11 +306,12 @@ def _fetching_loader(tile: TileEmitter, load: StepLoader) -> StepLoader:
         step: ir.Value, beyond: int = 0, prefetches: Prefetches = EVERYTHING
     ) -> Operands:
         operands = load(step, beyond, prefetches)
-        here = vectors.hide_origin(builder, step)  # LLVM would keep an address of it
-        column = tile.load_integer(columns_c, builder.mul(here, INT64(WORD_BYTES)))
-        for row in rows:
-            last = vectors.to_pointer(builder, builder.add(row, column), vector - tile.element)
-            vectors.prefetch(builder, last)
+        column = tile.load_integer(columns_c, builder.mul(step, INT64(WORD_BYTES)))
+        later = builder.add(column, tile.field("c_ahead"))
+        for offset, near in ((column, True), (later, False)):
+            for row in rows:
+                last = vectors.to_pointer(builder, builder.add(row, offset), vector - tile.element)
+                vectors.prefetch(builder, last, near=near)
         return operands
 
     return load_and_fetch

@@ -213,7 +213,7 @@ def _packed_prefetcher(
 ) -> Callable[[ir.Value, ir.Value, int, Prefetches], None]:
     """Return what emits the prefetches of a step of kernels that read micro-panels."""
     builder, shape = tile.builder, tile.shape
-    next_a, table, fetches = tile.field("next_a"), tile.field("fetch"), tile.field("fetches")
+    next_a, table = tile.field("next_a"), tile.field("fetch")
     stride_a = tile.parts * shape.bits // 8
 
     def prefetch(step: ir.Value, at_a: ir.Value, beyond: int, wanted: Prefetches) -> None:
@@ -227,7 +227,7 @@ def _packed_prefetcher(
             number, offset = step, WORD_BYTES * beyond
             if wanted.bounded:
                 number, offset = builder.add(step, INT64(beyond)), 0
-                number = vectors.extreme(builder, "<", number, fetches)
+                number = vectors.extreme(builder, "<", number, tile.field("fetches"))
             entry = builder.add(table, builder.mul(number, INT64(WORD_BYTES)))
             line = tile.load_integer(entry, offset)
             vectors.prefetch(builder, vectors.to_pointer(builder, line), near=False)

@@ -37,7 +37,8 @@ with all of the tile in registers. The contract, in the fields of a frame (`shap
   also needs it aligned to the vector, ``STREAM_PIECES`` to 16 bytes. The part modes need the same
   of all groups but the last, whose rows need be contiguous only. The scattered modes need nothing.
   But for the two that stream, C is prefetched while sums are computed: of short ones by wide
-  packed kernels only (`unrolling.prefetches_columns_of_c`).
+  packed kernels only (`unrolling.prefetches_columns_of_c`), a column in each step, and what lies
+  ``c_ahead`` bytes beyond it, to the second cache.
 * ``alpha`` and ``beta`` are elements of the dtype in the frame; ``k`` may be 0.
 * Kernels that `Shape.takes_epilogue` names begin the sums of row r with the number at ``starts``
   plus its offset, unless ``starts`` is 0: rows of a group are side by side there, the first one's

@@ -52,6 +52,7 @@ FIELDS = (
     "bounds",
     "least",
     "largest",
+    "c_ahead",
 )
 """Names of the 8-byte fields of a frame, in order."""
 

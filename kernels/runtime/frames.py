@@ -61,6 +61,7 @@ APART = _microkernel("apart")
 BOUNDS = _microkernel("bounds")
 LEAST = _microkernel("least")
 LARGEST = _microkernel("largest")
+C_AHEAD = _microkernel("c_ahead")
 
 PACK_SOURCE = _packer("source")
 PACK_TARGET = _packer("target")

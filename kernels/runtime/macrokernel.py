@@ -41,7 +41,7 @@ from tilesolve.kernels.runtime.staging_buffer import (
     hand_over_lines,
     stage_tiles,
 )
-from tilesolve.kernels.runtime.turns import run_buffered, run_turns, trace_calls
+from tilesolve.kernels.runtime.turns import look_ahead, run_buffered, run_turns, trace_calls
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES
 from tilesolve.packing.offset_tables import TileLayout
@@ -244,6 +244,7 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
     b_turn, columns_b_turn = _set_columns(s, role, loops, columns, sums[0], N, K, B)
     turn_by = a_turn, rows_a_turn, next_turn, b_turn, columns_b_turn
     first = _set_output(s, stored, rows, columns, sums, b, R, N, B)
+    look_ahead(s, role, loops, rows, columns, R, N)
     staged = s[state.STAGES_OUTPUT] and first and stored != TileLayout.SCATTERED
     kind = state.PACKED
     if not s[state.PACKED_LEVEL + 1]:
@@ -266,7 +267,6 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
         trace_calls(s, count, turns, rows, columns, sums, apart, b, mode, kind)
     s[state.CALLS] += count * turns
     if most:
-        tile, sides = (rows[0], columns[0]), (high, wide)
         able = not transposed and (kind == state.PACKED or kind == state.MIXED)
         vectors = groups * wide if able else 0
         run_buffered(
@@ -278,8 +278,8 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
             transposed,
             vectors,
             out,
-            tile,
-            sides,
+            (rows[0], columns[0]),
+            (high, wide),
             moves,
             apart,
             turn_by,
@@ -313,7 +313,7 @@ def _walk_level(level, s, r, n, k, b, R, N, K, B):
     _enter_segment(s, level, _SUMS, k, K)
     _enter_segment(s, level, _BATCHES, b, B)
     loops, orders = state.LOOPS + state.LOOP_WORDS * level, state.ORDERS + 4 * level
-    role, other = s[orders], s[orders + 1]
+    role, other = s[orders], s[orders + 1]  # 0 and 1 are rows and columns
     # The words of the loops, innermost first.
     loop0, loop1, loop2 = loops + role, loops + other, loops + s[orders + 2]
     loop3 = loops + s[orders + 3]
@@ -336,9 +336,11 @@ def _walk_level(level, s, r, n, k, b, R, N, K, B):
                             count = min(R[R[table.ALIKE] + s[loop0]], end0 - s[loop0])
                         elif role == _COLUMNS:
                             count = min(N[N[table.ALIKE] + s[loop0]], end0 - s[loop0])
-                        if count == end0 - begin0 and role + other == _ROWS + _COLUMNS:
+                        begins, all_alike = s[loop0] == begin0, count == end0 - begin0
+                        if begins and (all_alike or count == 1) and role + other == 1:
                             X = R if other == _ROWS else N
                             turns = min(X[X[table.ALIKE] + s[loop1]], end1 - s[loop1])
+                            turns = turns if all_alike else min(turns, tuning.TURNS_OF_SINGLE_TILES)
                         if turns > count == 1:  # turns of one tile are a run of the other role
                             _call_tiles(s, other, turns, 1, loops, R, N, K, B)
                         else:

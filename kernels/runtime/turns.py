@@ -11,6 +11,7 @@ from tilesolve.kernels.runtime import frames, state
 from tilesolve.kernels.runtime.compiled import as_pointer, inlined, invoke
 from tilesolve.kernels.runtime.prefetch_queue import list_prefetches
 from tilesolve.kernels.runtime.staging_buffer import flush_tiles, hand_over_lines
+from tilesolve.packing import table_fields as table
 from tilesolve.packing.sizes import WORD_BYTES
 
 
@@ -28,6 +29,18 @@ def trace_calls(s, count, turns, rows, columns, sums, turn_by, b, mode, kind):
         trace[4], trace[5] = sums[0], sums[1] - sums[0]
         trace[6], trace[7] = b, mode
         trace[8], trace[9] = kind, s[state.BOX]
+
+
+@inlined
+def look_ahead(s, role, loops, rows, columns, R, N):
+    """Tell the microkernel how far ahead in C the tiles of the next turn are; 0 if none is."""
+    s[frames.C_AHEAD] = 0
+    if role == state.ROWS and s[loops + state.COLUMNS] + 1 < s[state.TILES + 1]:
+        offsets = N[table.OFFSETS]
+        s[frames.C_AHEAD] = N[offsets + columns[1]] - N[offsets + columns[0]]
+    elif role == state.COLUMNS and s[loops] + 1 < s[state.TILES]:
+        offsets = R[table.OFFSETS]
+        s[frames.C_AHEAD] = R[offsets + rows[1]] - R[offsets + rows[0]]
 
 
 @inlined
@@ -84,6 +97,7 @@ def run_buffered(
     """
     frame = s[state.SELF] + WORD_BYTES * state.MICROKERNEL_FRAME
     begins = s[frames.A], s[frames.ROWS_A], s[frames.NEXT_A], s[frames.B], s[frames.COLUMNS_B]
+    s[frames.C_AHEAD] = 0
     for turn in range(turns):
         for at in range(0, count, most):
             now = min(most, count - at)

@@ -44,7 +44,11 @@ MAX_COLUMNS_PER_PASS = 8
 """Columns that microkernels with a halved vector multiply in one pass over the rows, at most."""
 
 MIN_STEPS_TO_PREFETCH_C = 64
-"""Steps of k from which on prefetches of C are worth their issue."""
+"""Steps of k from which on C is prefetched from a list of its lines, which takes time to write."""
+
+TURNS_OF_SINGLE_TILES = 4
+"""Tiles alike, along the second loop, that one call computes where those of the first loop differ:
+each alone would take as long to call as a short sum."""
 
 # Stores of C
 
