@@ -17,6 +17,7 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.price import compute_price
 from tilesolve.planning.demand import Demand
+from tilesolve.planning.geometric import integers
 from tilesolve.planning.geometric.optima import optimum
 from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.strategy import setting_for
@@ -92,6 +93,18 @@ def test_measured_figures_make_no_worse_plans(detected, measured):
     """Of two seeds that nothing was fitted to, and where lines wait."""
     assert compare(WAITS, detected, measured) >= LEAST
     check_seeds(6, detected, measured)
+
+
+def test_sums_stay_whole_where_the_output_goes_past_the_caches():
+    """Also in tilings with another outermost tile: parts would be added to what has left."""
+    problem = Problem.of("dcab-eaf-cedbf", "d=36,c=14,a=45,b=39,e=19,f=23")
+    found = find_plan(problem, "zen4-full")
+    assert found.output == "stream"
+    setting, whole = setting_for(found), 19 * 23
+    families = integers._families(setting, "K", (whole, whole))
+    assert {tile for family in families for chain in family for tile in chain} == {whole}
+    free = integers._families(replace(setting, runs=()), "K", (whole, whole))
+    assert min(chain[0] for family in free for chain in family) < whole
 
 
 def test_what_is_reported_is_of_the_machine_itself():

@@ -10,17 +10,21 @@ from hypothesis import strategies as st
 
 from tilesolve import Machine, Problem, plan
 from tilesolve.constants.tuning import MIN_STAGED_RUN_BYTES
+from tilesolve.contractions.roles import ROWS, SUMS
+from tilesolve.kernels.runtime.state import KIND_COPY, KIND_TRANSPOSE_ROWS
 from tilesolve.model.access import accesses_of
 from tilesolve.model.lines import run_of, run_touched
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import compute_price, list_levels
 from tilesolve.model.score import score_times
+from tilesolve.packing import table_fields
 from tilesolve.planning.waiting import (
     crossing_seconds,
     late_share,
     leaves_registers,
     lengthen_runs,
     mean_run,
+    single_share,
     store_seconds,
 )
 from tilesolve.running.task import Task
@@ -199,6 +203,40 @@ def test_what_leaves_registers_is_what_runs(spec, sizes):
     ran = [boxes.tables[kind].leaves_in_pieces(stages=True) for kind in boxes.kinds]
     said = leaves_registers(solution.share, solution.nest, MACHINE)
     assert {*ran} == {said}
+
+
+def count_single(task, side):
+    """Return the elements that a task packs one by one of its rows or columns, and all of them."""
+    kind, single, whole = task.schedule.pack_kinds[side], 0, 0
+    for box in (task.boxes.tables[number] for number in task.boxes.kinds):
+        table, sums = box.tables[side], box.tables[SUMS]
+        rows, steps = (box.axes[role].size for role in (side, SUMS))
+        counts = table[table[table_fields.GROUP_COUNTS] :][: box.panels[side]]
+        if kind == KIND_COPY:
+            contiguous = table[table[table_fields.GROUP_WHOLE] :][: box.panels[side]]
+            single += steps * int(counts[contiguous == 0].sum())
+        else:
+            at = table_fields.BLOCKS + table_fields.BLOCK_WORDS * side + table_fields.REST_BOUNDS
+            across = kind == KIND_TRANSPOSE_ROWS
+            rest, entries = (table if across else sums)[[at, at + 1]]
+            rest = (table if across else sums)[entries:][: (table if across else sums)[rest + 1]]
+            single += steps * int(counts[rest].sum()) if across else rows * len(rest)
+        whole += steps * rows
+    return single, whole
+
+
+@pytest.mark.parametrize("last", [3, 4, 5, 11, 12, 13])
+@pytest.mark.parametrize("spec", ["mnr-mk-krn", "mnr-mk-nrk", "mnr-mk-rkn"])
+def test_elements_that_are_packed_one_by_one_are_counted(spec, last):
+    """By what packing is told of each block; the rows' operand has no whole vectors of rows."""
+    sizes = {"m": 40, "n": 14, "r": last, "k": 60}
+    solution = plan(spec, sizes, MACHINE, cache=False).solution
+    (part, start), *_ = solution.parts
+    strides = [tuple(np.empty(shape).strides) for shape in part.shapes]
+    task = Task.of(solution, part, start, strides)
+    assert solution.nest.packed[1] == "L3"
+    single, whole = count_single(task, ROWS)
+    assert single_share(solution.share, 2, solution.nest, MACHINE) == single / whole
 
 
 @given(st.integers(2, 8), st.integers(1, 300), st.integers(1, 300), st.integers(1, 300))

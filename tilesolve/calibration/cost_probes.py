@@ -65,6 +65,7 @@ COST_PROBES: Mapping[str, MakeProbe] = MappingProxyType(
         "costs.call_cycles": lambda at: plan_runs.make_call_probe(at.runs),
         "costs.accumulate_cycles": lambda at: plan_runs.make_accumulate_probe(at.runs),
         "costs.pack_cycles": lambda at: plan_runs.make_pack_probe(at.runs),
+        "costs.single_pack_cycles": lambda at: plan_runs.make_single_probe(at.runs),
         "costs.near_share": lambda at: plan_runs.make_near_probe(at.runs),
         "costs.late_line_cycles": lambda at: plan_runs.make_late_probe(at.runs),
         "costs.window_cycles": lambda at: plan_runs.make_window_probe(at.runs),

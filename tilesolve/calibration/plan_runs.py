@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from itertools import cycle, product
+from operator import mul
 from time import perf_counter
 from typing import Any
 
@@ -49,6 +50,10 @@ MORE_STEPS = 4
 
 EPILOGUES = tuple(" ".join(["relu"] * steps) for steps in (2, 2 + MORE_STEPS))
 """Epilogues of one step and of more."""
+
+SINGLE = "mnr-mk-krn"
+SINGLE_SIZES = {"m": 60, "n": 14, "r": 11, "k": 60}
+"""A contraction in whose register tiles rows are several n and no whole vectors of r."""
 
 WINDOWED = "nkhw-nc[h+r][w+s]-kcrs"
 WINDOWED_SIZES = {"n": 1, "k": 32, "h": 28, "w": 28, "c": 32, "r": 3, "s": 3}
@@ -159,6 +164,22 @@ Measure = Callable[[], float]
 def make_pack_probe(runs: PlanRuns) -> Measure | None:
     """Return what measures the cycles of packing an element that lies in the second cache."""
     return _packing(runs, runs.near())
+
+
+def make_single_probe(runs: PlanRuns) -> Measure | None:
+    """Return what measures the cycles of packing an element by itself, beyond one in a vector."""
+    from tilesolve.planning.waiting import single_share
+
+    near, found = make_pack_probe(runs), runs.ready(Problem.of(SINGLE, SINGLE_SIZES))
+    if near is None or found is None:
+        return None
+    solution, packed = found.plan.solution, found.plan.price.packed
+    given = solution.nest, solution.machine
+    shares = (single_share(solution.share, at, *given) for at in (1, 2))
+    single = sum(map(mul, shares, packed))
+    if not single:
+        return None
+    return lambda: (found.packing() * runs.frequency - near() * sum(packed)) / single
 
 
 def make_near_probe(runs: PlanRuns) -> Measure | None:

@@ -72,6 +72,9 @@ class Costs:
     pack_cycles: float = _cost(
         1.0, "cycles/element", "packing an element that is near, or comes in time", "calibrate"
     )
+    single_pack_cycles: float = _cost(
+        2.0, "cycles/element", "packing an element by itself, beyond one in a vector", "calibrate"
+    )
     window_cycles: float = _cost(
         0.3, "cycles/element", "copying an element of a box's windows, zeros included", "calibrate"
     )

@@ -59,8 +59,8 @@ def waiting_seconds(
             runs = runs_of(share.strides(t), tile, PAGE_BYTES)
             each = machine.costs.page_visit_seconds - float(memory.seconds([0.0, size / runs]))
             visits += volumes[t] / size * runs * max(0.0, each)
-    late = sum(late_seconds(share, nest, cost, machine).values())
-    return float(memory.seconds(wasted)) + visits + late
+    copies = sum(copy_seconds(share, nest, cost, machine).values())
+    return float(memory.seconds(wasted)) + visits + copies
 
 
 def late_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> dict[int, float]:
@@ -74,6 +74,43 @@ def late_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> d
         for number, copy in enumerate(nest.packed, start=1)
         if copy
     }
+
+
+def copy_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> dict[int, float]:
+    """Return for each operand that is packed what that takes beyond its bytes and its elements.
+
+    It waits for late lines, and packs some elements one by one.
+    """
+    each = machine.costs.single_pack_cycles / machine.frequency
+    found = late_seconds(share, nest, cost, machine)
+    for number in found:
+        if nest.kind(number - 1) == "micro-panels":
+            single = single_share(share, number, nest, machine)
+            found[number] += each * single * cost.packed[number - 1]
+    return found
+
+
+def single_share(share: Problem, number: int, nest: Nest, machine: Machine) -> float:
+    """Return the share of an operand's elements that are packed one by one, not in vectors.
+
+    Vectors go along what lies side by side: rows that a micro-panel has, of which the last ones
+    are too few, or else iterations of one letter of which each micro-panel has one, or all.
+    """
+    strides, group = share.strides(number), lanes(share.dtype, machine.vector_bits)
+    unit = next((i for i, step in strides.items() if step == share.itemsize), None)
+    if unit is None:
+        return 1.0
+    rows, box = dict(nest.bands[0].box), outermost_tile(nest)
+    own = [i for i in strides if i in share.spec.output.letters]
+    has_rows = share.lane in own
+    lane = share.lane if has_rows or rows[unit] < group else unit
+    if unit not in own:
+        return 0.0 if box[unit] > 1 else 1.0
+    if unit == lane:
+        last = (box[unit] - 1) % rows[unit] + 1
+        return last % group / box[unit]
+    whole = not has_rows or rows[share.lane] % group == 0
+    return 0.0 if box[unit] > 1 and (whole or rows[unit] == 1) else 1.0
 
 
 def late_line_seconds(machine: Machine) -> float:

@@ -323,8 +323,11 @@ def _families(setting: Setting, index: str, chain: Chain) -> list[list[Chain]]:
     sizes = {extent, *doublings, *dict(setting.even).get(index, ())} - {chain[-1]}
     around, alone = [chain], []
 
+    # Where C goes past the caches, its sums stay whole.
+    least = dict(setting.runs).get(index, 1) if index in setting.fused.reduced else 1
+
     def filled(tile: int) -> bool:
-        return tile == extent or (tile > 0 and tile % setting.smallest(index) == 0)
+        return tile == extent or (tile >= least and tile % setting.smallest(index) == 0)
 
     for size in sizes:
         other: Chain = (size,)

@@ -51,6 +51,7 @@ from tilesolve.planning.prefetch import cut_to_stay, is_packed_late
 from tilesolve.planning.runner import Runner
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.waiting import (
+    copy_seconds,
     late_line_seconds,
     late_seconds,
     lengthen_runs,
@@ -396,12 +397,12 @@ def choose_copies(
         own = (copy, tiles.kind(at))
         options.append([own, (None, "in place")] if readable else [own])
     priced: list[tuple[float, Nest, Price, dict[str, int]]] = []
-    late: list[dict[int, float]] = []
+    waits: list[dict[int, float]] = []
     for copies in product(*options):
         packed = tuple(level for level, _ in copies)
         if priced:
             least, usual, cost, _ = priced[0]
-            without = score_without(target.setting, places, share, usual, cost, packed, late[0])
+            without = score_without(target.setting, places, share, usual, cost, packed, waits[0])
             if without > (1 + TIME_TOLERANCE) * least:
                 continue
         kinds = tuple(kind for _, kind in copies) if tiles.kinds else ()
@@ -420,8 +421,8 @@ def choose_copies(
             continue
         nearest, candidate = nearest_tile(candidate), target.runner.form(candidate)
         cost = target.price(candidate)
-        late.append(late_seconds(share, candidate, cost, machine))
-        score = score_price(cost, target.setting.overlap, sum(late[-1].values()))
+        waits.append(copy_seconds(share, candidate, cost, machine))
+        score = score_price(cost, target.setting.overlap, sum(waits[-1].values()))
         priced.append((score, candidate, cost, nearest))
     _, chosen, cost, nearest = min(priced, key=lambda found: found[0])
     return chosen, cost, nearest
