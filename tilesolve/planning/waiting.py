@@ -96,20 +96,18 @@ def single_share(share: Problem, number: int, nest: Nest, machine: Machine) -> f
     Vectors go along what lies side by side: rows that a micro-panel has, of which the last ones
     are too few, or else iterations of one letter of which each micro-panel has one, or all.
     """
-    strides, group = share.strides(number), lanes(share.dtype, machine.vector_bits)
-    unit = next((i for i, step in strides.items() if step == share.itemsize), None)
-    if unit is None:
+    tensor, group = share.spec.operands[number - 1], lanes(share.dtype, machine.vector_bits)
+    if not tensor.subscripts:
         return 1.0
+    unit, lane, output = tensor.subscripts[-1].letters[-1], share.lane, share.spec.output.letters
     rows, box = dict(nest.bands[0].box), outermost_tile(nest)
-    own = [i for i in strides if i in share.spec.output.letters]
-    has_rows = share.lane in own
-    lane = share.lane if has_rows or rows[unit] < group else unit
-    if unit not in own:
+    if unit not in output:
         return 0.0 if box[unit] > 1 else 1.0
-    if unit == lane:
+    has_rows = lane in tensor.letters
+    if unit == lane if has_rows else rows[unit] >= group:
         last = (box[unit] - 1) % rows[unit] + 1
         return last % group / box[unit]
-    whole = not has_rows or rows[share.lane] % group == 0
+    whole = lane is None or not has_rows or rows[lane] % group == 0
     return 0.0 if box[unit] > 1 and (whole or rows[unit] == 1) else 1.0
 
 
