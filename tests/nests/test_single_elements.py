@@ -65,3 +65,10 @@ def test_single_elements_in_a_region_and_in_place():
 def test_text_of_single_elements_is_read_again(text):
     (stage,) = parse_stages(text)
     assert parse_stages(str(stage)) == (stage,)
+
+
+def test_rows_at_positions_within_limits():
+    """Each element may come from another column, however many rows there are."""
+    A = np.random.default_rng(0).integers(0, 2, (16, 45)).astype("uint32")
+    plan = tilesolve.nest("o = any(A[k,min(max(k-2,0),44)], k)", {"k": 16, "A": A}, "uint32")
+    assert plan(A) == A[np.arange(16), np.maximum(np.arange(16) - 2, 0)].any()

@@ -105,7 +105,7 @@ def _run_bytes(chain: Chain, number: int, line: int) -> tuple[Size, bool]:
             for one, step in zip(access.axes, steps, strict=True)
             if step < line and not one.computed
         )
-        return max(line, *near), several
+        return max((line, *near)), several
     for axis, extent in zip(access.axes[::-1], access.shape[::-1], strict=True):
         along = [letter for _, letter in axis.terms]
         while at < len(chain.loops):
