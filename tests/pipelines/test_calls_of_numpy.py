@@ -59,6 +59,12 @@ CALLS = [
     lambda a: np.pad(a, ((1, 2), (3, 0)), constant_values=((1, 2), (3, 4))),
     lambda a: (np.diff(a, prepend=0), np.diff(a, axis=0, prepend=a[:1], append=a[-1:])),
     lambda a: np.take(a, [-3, 1000], axis=1, mode="wrap"),
+    lambda a: np.asfortranarray(a) + np.asanyarray(a),
+    lambda a: (np.pad(a, {0: 1, -1: (2, 3)}), np.repeat(a, 0, axis=1), a[[]]),
+    lambda a: (np.tril(a[0]), np.triu(a[0], 1), *np.split(a, [4, 1])),
+    lambda a: (np.argmax(a[None], axis=0), a[:, None].argmin(1), np.argmax(a[0, 0])),
+    lambda a: np.cumsum(a[0, 0], axis=-1) * (2 if isinstance(a, np.ndarray) else 1),
+    lambda a: a[(a[0] * 0).astype(int)] + a[(a[0, 0] * 0).astype(int)],
     lambda a: [a + 1, a * 2],
     lambda a: sum(k[i] * a[i : 4 + i] for k in KERNELS for i in range(3)) * STEPS[0][1],
 ]
@@ -88,6 +94,18 @@ def test_results_that_are_written_to_an_array(write):
 @pytest.mark.parametrize("function", CALLS)
 def test_arguments_by_place_and_name(function):
     """Arguments stand where NumPy has them, and are not left out."""
+    agree(tilesolve.pipeline(function)(A), function(A))
+
+
+@pytest.mark.parametrize("take", [copy.copy, copy.deepcopy])
+def test_copies_are_arrays_of_their_own(take):
+    """What is written to them is not written to what they were copied from."""
+
+    def function(a):
+        b = take(a)
+        b[1:] = 0
+        return a + b
+
     agree(tilesolve.pipeline(function)(A), function(A))
 
 

@@ -16,14 +16,13 @@ from tilesolve.contractions.statements.scans import SCANS, Scan
 from tilesolve.contractions.statements.terms import Choose, Position, Read, Reduce, Term, apply
 from tilesolve.pipelines.graph import axis_letters
 from tilesolve.pipelines.indexing import broadcast
+from tilesolve.pipelines.numbers import cast, filling
 from tilesolve.pipelines.traced import (
     FUNCTIONS,
     METHODS,
     Traced,
     as_traced,
-    cast,
     combine,
-    filling,
     graph_of,
     new_array,
 )
@@ -94,6 +93,8 @@ def _round(array: Traced, decimals: int = 0, out: Any = None) -> Traced:
 
 
 def _triangle(keep: str, array: Traced, k: int = 0) -> Traced:
+    if array.ndim == 1:
+        array = array.make(array.element((array.size,) * 2), (array.size,) * 2)
     row, column = axis_letters(array.ndim)[-2:]
     test = apply(keep, Position(column - row), k)
     zero = filling(0, array.dtype.name)
@@ -140,6 +141,8 @@ def reduce_axes(
 def _reduced(name: str, over: Iterable[str], term: Term, kind: str) -> Term:
     """Return a reduction of a term over those letters that it has: others have one value."""
     used = tuple(letter for letter in over if letter in term.letters)
+    if not used and name in SEARCHES:
+        return filling(0, "int64")
     return Reduce(name, used, term) if used else cast(term, kind, reduced_dtype(name, kind))
 
 
@@ -170,7 +173,7 @@ for _functions, _method, _name in (
 
 def scan_axis(array: Traced, name: str, axis: int | None = None, dtype: Any = None) -> Traced:
     """Return what a term is put together to from the first element of an axis on."""
-    if axis is None:
+    if axis is None or (not array.ndim and axis in (0, -1)):
         array, axis = array.reshape(-1), 0
     if dtype is not None:
         array = array.astype(dtype, copy=False)
@@ -297,6 +300,8 @@ def _pair(first: Any, second: Any) -> tuple[Traced, Traced]:
 @traces(np.matmul)
 def _matmul(first: Any, second: Any) -> Any:
     first, second = _pair(first, second)
+    if not (first.ndim and second.ndim):
+        raise SizeError("a product of matrices has no number as an operand")
     if first.ndim < 2 or second.ndim < 2:
         return _dot(first, second)
     batches = _LETTERS[: len(broadcast(first.shape[:-2], second.shape[:-2]))]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.errors import TraceError
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.operations import named_kind
 from tilesolve.contractions.statements.scans import Scan
@@ -59,6 +60,8 @@ class Graph:
         How many values each letter takes that is summed.
     labels
         What the function calls its arrays.
+    refused
+        The first thing that its arrays refused.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -66,6 +69,7 @@ class Graph:
     constants: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     extents: dict[str, int] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
+    refused: TraceError | None = None
 
     def give(self, name: str, shape: Shape, dtype: str) -> str:
         """Take in an array that is given, and return its name."""

@@ -76,6 +76,8 @@ def read_index(key: object, shape: Shape) -> Index:
     ((3, 1, 4), ['-2*_0+4', '_2'])
     """
     items = [_item(one) for one in (key if isinstance(key, tuple) else (key,))]
+    if sum(one is Ellipsis for one in items) > 1:
+        raise SizeError("an index has dots once")
     taken = sum(one is not None and one is not Ellipsis for one in items)
     if taken > len(shape):
         raise SizeError(f"an array of shape {shape} is given {taken} subscripts")
@@ -125,11 +127,12 @@ def _item(one: Any) -> Any:
     if isinstance(one, slice):
         ends = one.start, one.stop, one.step
         return slice(*(None if x is None else as_integer(x) for x in ends))
-    one = np.asarray(one) if isinstance(one, list) else one
+    if isinstance(one, list):
+        one = np.asarray(one) if one else np.zeros(0, int)
     kind = np.dtype(getattr(one, "dtype", type(one))).kind
     if kind == "b":
         raise TraceError("how much it picks depends on truth values; where(test, yes, no) chooses")
     if kind not in "iu":
         raise TraceError(f"a subscript is an integer, a slice or integers, not {one!r:.60}")
-    scalar = isinstance(one, np.generic) or (isinstance(one, np.ndarray) and not one.ndim)
+    scalar = hasattr(one, "__array_interface__") and not one.ndim  # and not traced
     return as_integer(one) if scalar or not hasattr(one, "ndim") else one

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -16,12 +15,11 @@ from tilesolve.contractions.statements.terms import Choose, Position, Term, appl
 from tilesolve.pipelines.functions import Axes, axis_of, read_axes, traces
 from tilesolve.pipelines.graph import Graph, Place, Shape, axis_letters
 from tilesolve.pipelines.indexing import broadcast, clip
+from tilesolve.pipelines.numbers import cast, filling
 from tilesolve.pipelines.traced import (
     METHODS,
     Traced,
     as_traced,
-    cast,
-    filling,
     graph_of,
     new_array,
 )
@@ -183,7 +181,11 @@ def _flip(array: Traced, axis: Axes = None) -> Traced:
 def _repeat(array: Traced, repeats: Any, axis: int | None = None) -> Traced:
     if not isinstance(repeats, int | np.integer):
         raise TraceError("pipelines have repeat by a number")
+    if repeats < 0:
+        raise SizeError(f"elements are repeated {repeats} times")
     array, axis = (_ravel(array), 0) if axis is None else (array, axis_of(axis, array.ndim))
+    if not repeats:
+        return array[(*(ALL,) * axis, slice(0))]
     at = list(axis_letters(array.ndim))
     at[axis] = at[axis] // int(repeats)
     return array.make(array.read(at), _with(array.shape, axis, array.shape[axis] * int(repeats)))
@@ -250,7 +252,13 @@ def _pad(array: Traced, pad_width: Any, mode: Any = "constant", **named: Any) ->
     modes = ("constant", "edge", "reflect", "symmetric", "wrap")
     if mode not in modes or named.keys() - {"constant_values"}:
         raise TraceError(f"borders are one of {', '.join(modes)}, without further arguments")
-    widths = np.broadcast_to(np.asarray(pad_width, int), (array.ndim, 2)).tolist()
+    if isinstance(pad_width, dict):
+        sides = {axis_of(one, array.ndim): pad_width[one] for one in pad_width}
+        pad_width = [np.broadcast_to(sides.get(one, 0), 2) for one in range(array.ndim)]
+    given = np.asarray(pad_width)
+    if given.dtype.kind not in "iu" or (given < 0).any():
+        raise SizeError(f"borders are of whole numbers of elements, none below 0, not {pad_width}")
+    widths = np.broadcast_to(given, (array.ndim, 2)).tolist()
     if mode == "constant":
         shape = tuple(n + low + high for n, (low, high) in zip(array.shape, widths, strict=True))
         values = named.get("constant_values", 0)
@@ -370,8 +378,8 @@ def _add_rows(array: Traced) -> Traced:
 def _split(split: Callable[..., Any], array: Traced, parts: Any, axis: int = 0) -> list[Traced]:
     axis = axis_of(axis, array.ndim)
     pieces = split(np.arange(array.shape[axis]), parts)
-    starts = np.cumsum([0, *(len(one) for one in pieces)]).tolist()
-    return [array[(*(ALL,) * axis, slice(*ends))] for ends in pairwise(starts)]
+    runs = [slice(one[0], one[-1] + 1) if len(one) else slice(0) for one in pieces]
+    return [array[(*(ALL,) * axis, run)] for run in runs]
 
 
 traces(np.split)(partial(_split, np.split))

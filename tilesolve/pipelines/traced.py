@@ -8,11 +8,10 @@ from functools import partial, reduce
 from inspect import signature
 from math import prod
 from operator import and_
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from tilesolve.constants.nests import STAGE_PARTS
 from tilesolve.contractions.errors import (
@@ -29,6 +28,8 @@ from tilesolve.contractions.statements.ufuncs import apply_ufunc
 from tilesolve.nests.arguments import nest_dtype
 from tilesolve.pipelines.graph import Graph, Node, Place, Shape, axis_letters, name_places, place_at
 from tilesolve.pipelines.indexing import Index, broadcast, clip, read_index, tests_within
+from tilesolve.pipelines.numbers import cast, filling, number
+from tilesolve.pipelines.refusals import Refusing, noted
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +55,7 @@ METHODS: dict[str, Callable[..., Any]] = {}
 """What is traced in the place of methods of NumPy's arrays."""
 
 
-class Traced(NDArrayOperatorsMixin):
+class Traced(Refusing):
     """An array that notes what is done to it.
 
     Parameters
@@ -68,13 +69,16 @@ class Traced(NDArrayOperatorsMixin):
     """
 
     __slots__ = ("places", "shape", "storage")
-    __hash__ = None  # type: ignore[assignment]
+    storage: Storage
+    shape: Shape
+    places: tuple[Place, ...]
 
     def __init__(
         self, storage: Storage, shape: Shape, places: tuple[Place, ...] | None = None
     ) -> None:
-        self.storage, self.shape = storage, shape
-        self.places: tuple[Place, ...] = axis_letters(len(shape)) if places is None else places
+        own = axis_letters(len(shape)) if places is None else places
+        for name, value in (("storage", storage), ("shape", shape), ("places", own)):
+            object.__setattr__(self, name, value)
 
     @property
     def graph(self) -> Graph:
@@ -172,6 +176,8 @@ class Traced(NDArrayOperatorsMixin):
         """Return a new array with the same elements."""
         return self.astype(self.dtype)
 
+    __copy__ = __deepcopy__ = copy
+
     def __len__(self) -> int:
         if not self.shape:
             raise TraceError("it takes the length of a number")
@@ -180,6 +186,7 @@ class Traced(NDArrayOperatorsMixin):
     def __iter__(self) -> Iterator[Traced]:
         return (self[at] for at in range(len(self)))
 
+    @noted
     def __getitem__(self, key: object) -> Traced:
         index = read_index(key, self.shape)
         if index.arrays:
@@ -206,6 +213,7 @@ class Traced(NDArrayOperatorsMixin):
             at[axis] = place
         return self.make(self.read(at), index.shape)
 
+    @noted
     def __setitem__(self, key: object, value: Any) -> None:
         picks = isinstance(key, Traced) and key.dtype == bool and key.shape == self.shape
         if picks and not np.ndim(value):
@@ -267,6 +275,7 @@ class Traced(NDArrayOperatorsMixin):
         ]
         return cast(array.read(own), array.dtype.name, kind)
 
+    @noted
     def __array_ufunc__(
         self,
         function: np.ufunc,
@@ -277,16 +286,17 @@ class Traced(NDArrayOperatorsMixin):
         (out,) = named.pop("out", None) or (None,)
         if function in FUNCTIONS and method == "__call__":  # such as matmul
             found = call_traced(function, FUNCTIONS[function], given, named)
-        elif method == "reduce":
-            found = METHODS["reduce"](given[0], function.__name__, **{"axis": 0, **named})
-        elif method == "accumulate":
-            found = METHODS["accumulate"](given[0], function.__name__, *given[1:], **named)
+        elif method in ("reduce", "accumulate"):
+            along = partial(METHODS[method], name=function.__name__)
+            named.setdefault("axis", 0)
+            found = call_traced(getattr(function, method), along, given, named)
         elif method == "__call__" and not named and function.nout == 1:
             found = compute(function, given)
         else:
             raise TraceError(f"pipelines do not have {function.__name__} as it is called here")
         return write_out(found, out)
 
+    @noted
     def __array_function__(
         self,
         function: Any,
@@ -295,31 +305,21 @@ class Traced(NDArrayOperatorsMixin):
         named: Mapping[str, Any],
     ) -> Any:
         if function not in FUNCTIONS:
-            raise TraceError(f"pipelines do not have numpy.{function.__name__}")
+            module = getattr(function, "__module__", "numpy")
+            raise TraceError(f"pipelines do not have {module}.{function.__name__}")
         return call_traced(function, FUNCTIONS[function], given, named)
 
+    @noted
     def __getattr__(self, name: str) -> Any:
         if name in METHODS:
-            function = getattr(np.ndarray, name)
-            return lambda *given, **named: call_traced(
-                function, METHODS[name], (self, *given), named
-            )
+            return partial(self._call, name)
         if not name.startswith("_") and hasattr(np.ndarray, name):
             raise TraceError(f"pipelines do not have the attribute {name!r} of arrays")
         raise AttributeError(f"an array has no attribute {name!r}")
 
-    def __array__(self, *_: object, **__: object) -> NoReturn:
-        raise TraceError(
-            "it makes a NumPy array of values that are not known yet, or writes them to one"
-        )
-
-    def __bool__(self) -> bool:
-        raise TraceError("it branches on a value of an array; where(test, yes, no) chooses")
-
-    def __index__(self) -> NoReturn:
-        raise TraceError("it takes a value of an array as a number of Python's")
-
-    __int__ = __float__ = __index__
+    @noted
+    def _call(self, name: str, *given: Any, **named: Any) -> Any:
+        return call_traced(getattr(np.ndarray, name), METHODS[name], (self, *given), named)
 
 
 def call_traced(
@@ -334,7 +334,31 @@ def call_traced(
         name = function.__name__
         raise TraceError(f"pipelines do not have {name} as it is called here: {error}") from error
     out = bound.arguments.pop("out", out)
-    return write_out(traced(*bound.args, **bound.kwargs), out)
+    try:
+        found = traced(*bound.args, **bound.kwargs)
+    except TilesolveError:
+        raise
+    except (TypeError, ValueError, IndexError) as error:
+        raise _ask_numpy(function, given, named) from error
+    return write_out(found, out)
+
+
+def _ask_numpy(function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> TilesolveError:
+    """Return what NumPy says of a call that it refuses, too."""
+
+    def like(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [like(one) for one in value]
+        known = isinstance(value, Traced)
+        return np.broadcast_to(np.zeros((), value.dtype), value.shape) if known else value
+
+    try:
+        function(*map(like, given), **{name: like(one) for name, one in named.items()})
+    except TypeError as error:
+        return TraceError(str(error))
+    except (ValueError, IndexError) as error:
+        return SizeError(str(error))
+    return TraceError(f"pipelines do not have {function.__name__} as it is called here")
 
 
 def write_out(found: Any, out: Any) -> Any:
@@ -416,35 +440,6 @@ def term_of(graph: Graph, value: Any, shape: Shape) -> Term:
         return number(value)
     if isinstance(value, np.generic) and value.dtype.kind in "biufc":
         return Cast(value.dtype.name, number(value.item()))
-    if isinstance(value, np.ndarray) and not value.ndim:
+    if isinstance(value, np.ndarray) and not isinstance(value, Traced) and not value.ndim:
         return term_of(graph, value[()], shape)
     return as_traced(graph, value).element(shape)
-
-
-def number(value: complex) -> Term:
-    """Return a number of Python's as a term."""
-    if value != value and isinstance(value, complex):
-        raise TraceError(f"it has the constant {value}, which is no number; an array may have it")
-    if value != value:
-        infinite = Number(float("inf"))
-        return infinite - infinite
-    if isinstance(value, float) and not value and np.signbit(value):
-        return -Number(0.0)  # numbers that are equal have one plan
-    return Number(value)
-
-
-def filling(value: Any, kind: str) -> Term:
-    """Return a number as an element of an array of some dtype."""
-    one = np.zeros((), kind)
-    try:
-        one[...] = value
-    except (OverflowError, TypeError) as error:
-        raise DtypeError(f"{value!r} does not fit {kind}") from error
-    return Cast(kind, number(one.item()))
-
-
-def cast(term: Term, kind: str, wanted: str) -> Term:
-    """Return a term in another dtype, as NumPy converts it."""
-    if kind == wanted:
-        return term
-    return apply("not_equal", term, 0) if wanted == "bool" else Cast(wanted, term)

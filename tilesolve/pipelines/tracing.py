@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions import errors
-from tilesolve.contractions.errors import TilesolveError, TraceError
+from tilesolve.contractions.errors import SizeError, TilesolveError, TraceError
 from tilesolve.contractions.stand_ins import StandInModule, rebuild
 from tilesolve.nests import arguments
 from tilesolve.nests.arguments import nest_dtype
@@ -104,6 +104,8 @@ def trace_function(function: Callable[..., Any], bound: BoundArguments) -> Trace
         code = rebuild(function, partial(_stand_in, graph, {}), {})
     with _naming(graph), _locating(function):
         returned = code(*given.args, **given.kwargs)
+        if graph.refused is not None:
+            raise graph.refused
         many = isinstance(returned, tuple | list)
         values = list(returned) if many else [] if returned is None else [returned]
         results = [_result(one, traced) for one in values]
@@ -226,12 +228,13 @@ def _take(_: Graph, *given: Any, **named: Any) -> Any:
     )
 
 
+_TAKING = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
 _CREATING: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((np.zeros, np.empty), partial(_filled, False)),
     np.ones: partial(_filled, True),
     np.full: _full,
     np.take: _take,
-    **{take: partial(_as_array, take) for take in (np.array, np.asarray, np.ascontiguousarray)},
+    **{take: partial(_as_array, take) for take in _TAKING},
 }
 """Functions of NumPy that are not asked of traced arrays, and what is called in their place."""
 
@@ -275,11 +278,19 @@ def _locating(function: Callable[..., Any]) -> Iterator[None]:
         where = _find_line(error.__traceback__, function)
         name = getattr(function, "__name__", "the function")
         raise type(error)(f"{error}, in {name}{where}") from error
-    except (TypeError, ValueError) as error:  # NumPy asked for a number
-        if not isinstance(error.__cause__, TilesolveError):
+    except AttributeError:
+        raise
+    except Exception as error:
+        *_, (last, _) = traceback.walk_tb(error.__traceback__)
+        if isinstance(error.__cause__, TilesolveError):  # NumPy asked for a number
+            found: TilesolveError = error.__cause__
+        elif last.f_code.co_filename.startswith(_OURS[:-1]):  # an array was used otherwise
+            kind = TraceError if isinstance(error, TypeError) else SizeError
+            found = kind(f"{type(error).__name__}: {error}")
+        else:
             raise
         with _locating(function):
-            raise error.__cause__.with_traceback(error.__traceback__) from None
+            raise found.with_traceback(error.__traceback__) from None
 
 
 def _find_line(found: TracebackType | None, function: Callable[..., Any]) -> str:

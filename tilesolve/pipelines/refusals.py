@@ -1,0 +1,56 @@
+"""What arrays refuse while a function is traced: nothing there has values yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from tilesolve.contractions.errors import TraceError
+
+_M = TypeVar("_M", bound=Callable[..., Any])
+
+
+def noted(method: _M) -> _M:
+    """Have the graph keep what an array refuses, so that no function catches it and goes on."""
+
+    @wraps(method)
+    def noting(array: Any, *given: Any, **named: Any) -> Any:
+        try:
+            return method(array, *given, **named)
+        except TraceError as error:
+            array.graph.refused = array.graph.refused or error
+            raise
+
+    return noting  # type: ignore[return-value]
+
+
+class Refusing(NDArrayOperatorsMixin):
+    """An array whose values are not known, and whose attributes stay."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+    __class__ = property(lambda _: np.ndarray)  # what isinstance asks for
+
+    @noted
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise TraceError(f"it sets the attribute {name!r} of an array")
+
+    @noted
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise TraceError(
+            "it makes a NumPy array of values that are not known yet, or writes them to one"
+        )
+
+    @noted
+    def __bool__(self) -> bool:
+        raise TraceError("it branches on a value of an array; where(test, yes, no) chooses")
+
+    @noted
+    def __index__(self) -> NoReturn:
+        raise TraceError("it takes a value of an array as a number of Python's")
+
+    __int__ = __float__ = __index__
