@@ -274,8 +274,8 @@ def _shape(
             if not isinstance(subscript, Affine):
                 if name not in shapes:
                     raise SizeError(
-                        f"the subscript {subscript} of {element} is known at run time alone: "
-                        f"give the shape of {name}"
+                        f"the subscript {subscript} of {element} does not tell how long the axis "
+                        f"is: give the shape of {name}"
                     )
                 if not shapes[name][axis] and not nothing:
                     raise SizeError(

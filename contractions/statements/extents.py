@@ -84,7 +84,8 @@ def _check_extent(extent: object, letter: str, text: str) -> None:
     if isinstance(extent, bool | np.bool_) or not isinstance(extent, int | np.integer):
         raise SizeError(f"the size of {letter!r} of {text!r} must be an integer, got {extent!r}")
     if not 0 <= extent < 2**62:
-        raise SizeError(f"the size of {letter!r} of {text!r} must not be negative, got {extent}")
+        wanted = "not be negative" if extent < 0 else "be below 2**62"
+        raise SizeError(f"the size of {letter!r} of {text!r} must {wanted}, got {extent}")
 
 
 @dataclass(frozen=True, slots=True)

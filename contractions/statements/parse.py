@@ -342,14 +342,21 @@ class _Statement:
             return Choose(*given)
         if name in DTYPES and len(given) == 1:
             return Cast(name, given[0])
+        if name in ("where", *SCANS, *DTYPES):
+            usage = {"where": "where(test, yes, no)"}.get(name, f"{name}(A[i])")
+            usage = f"{name}(A[i,k], k)" if name in SCANS else usage
+            raise self._refused(node, f"{name} is called like {usage}")
         if name not in CALLS:
             known = ", ".join(sorted({*CALLS, *_SUMS, *SCANS, "where"}))
             raise self._refused(
                 node, f"no function {name or ast.unparse(node.func)!r}; there are {known}"
             )
         wanted = CALLS[name].function.nin
-        if len(given) != wanted:
+        several = name in _SUMS and not any(map(self._is_letter, node.args[1:]))
+        if len(given) != wanted and not (several and len(given) > wanted):
             raise self._refused(node, f"{name} takes {wanted} arguments, not {len(given)}")
+        if several:
+            return reduce(lambda one, other: Apply(CALLS[name].name, (one, other)), given)
         return Apply(CALLS[name].name, given)
 
     def _sum(self, node: ast.Call, name: str, target: Read) -> Term:

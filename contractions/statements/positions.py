@@ -7,7 +7,7 @@ import operator
 from cmath import isfinite
 from collections.abc import Sequence
 
-from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.errors import DtypeError, SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.terms import Number, Position, Term
 
@@ -33,9 +33,15 @@ def list_letters(node: ast.AST) -> set[str]:
     return found
 
 
+def _power(base: complex, exponent: complex) -> complex:
+    if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1 and exponent > 64:
+        raise DtypeError(f"the number {base} ** {exponent} does not fit 64 bits")
+    return operator.pow(base, exponent)
+
+
 _PYTHONS = {
     **{"add": operator.add, "subtract": operator.sub, "multiply": operator.mul},
-    **{"true_divide": operator.truediv, "floor_divide": operator.floordiv},
+    **{"true_divide": operator.truediv, "floor_divide": operator.floordiv, "power": _power},
 }
 """Python's own operations of numbers as they are written."""
 
@@ -54,9 +60,9 @@ def fold_numbers(name: str, terms: Sequence[Term]) -> Number | None:
         return None
     try:
         found = _PYTHONS[name](*values)
+        return Number(found) if isfinite(found) else None
     except ArithmeticError:
         return None
-    return Number(found) if isfinite(found) else None
 
 
 def fold_positions(name: str, terms: Sequence[Term]) -> Position | None:

@@ -140,6 +140,20 @@ def test_names_of_sizes_are_numbers():
         tilesolve.nest("o[i] = x[(i+1) % 9]", {"i": 20, "x": (5,)})
 
 
+def test_turns_in_a_piece_without_points():
+    """The second piece of the region lies outside of the letters' values."""
+    x = np.random.rand(45)
+    where = "0 <= i-j < 4 and (i+j < 27 or i >= j)"
+    found = tilesolve.nest("o[j,i] = x[(i+3) % 45]", {"i": 9, "j": 1, "x": x}, where=where)(x)
+    np.testing.assert_array_equal(found[0], np.where(np.arange(9) < 4, x[3:12], 0))
+
+
+def test_numbers_are_pythons_and_extremes_are_of_several():
+    x = np.random.rand(6)
+    found = tilesolve.nest("o[i] = max(min(x[i], x[5-i], 10**-1), 2**-8, 0 * 2**40)", 6)(x)
+    np.testing.assert_array_equal(found, np.maximum(np.minimum(np.minimum(x, x[::-1]), 0.1), 2**-8))
+
+
 def test_many_turns_are_gathered():
     x = np.random.rand(3)
     found = tilesolve.nest("o[i] = x[(i+1) % 3]", {"i": 500, "x": x})(x)

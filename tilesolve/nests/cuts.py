@@ -258,6 +258,8 @@ class _Cutter:
         """Yield the parts of a box."""
         if any(high < low for low, high in box.values()):
             return
+        if any(greatest_value(one.position, box, where) < 0 for one in where):
+            return
         place = _Place(self, box, where)
         try:
             while isinstance(term, Choose) and isinstance(test := place.term(term.test), Number):
@@ -404,11 +406,9 @@ class _Place:
         return None
 
     def _ends(self, position: Affine) -> tuple[int, int]:
-        """Return the least and the greatest value of a position here."""
-        return (
-            least_value(position, self.box, self.where),
-            greatest_value(position, self.box, self.where),
-        )
+        """Return the least and the greatest value of a position here; of no points any."""
+        low = least_value(position, self.box, self.where)
+        return low, max(low, greatest_value(position, self.box, self.where))
 
 
 def _apart(first: Term, second: Term, name: str) -> tuple[Condition | None, bool]:
