@@ -36,7 +36,7 @@ def list_letters(node: ast.AST) -> set[str]:
 def _power(base: complex, exponent: complex) -> complex:
     if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1 and exponent > 64:
         raise DtypeError(f"the number {base} ** {exponent} does not fit 64 bits")
-    return operator.pow(base, exponent)
+    return base**exponent
 
 
 _PYTHONS = {

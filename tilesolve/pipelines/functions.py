@@ -217,9 +217,9 @@ def _count(array: Traced, axis: Axes) -> int:
 def _mean(
     array: Traced, axis: Axes = None, dtype: Any = None, out: Any = None, keepdims: bool = False
 ) -> Any:
-    if dtype is None and array.dtype.kind not in "fc":
-        dtype = "float64"
-    return reduce_axes(array, "add", axis, dtype, keepdims) / _count(array, axis)
+    kind = "float64" if dtype is None and array.dtype.kind not in "fc" else dtype
+    found = reduce_axes(array, "add", axis, kind, keepdims) / _count(array, axis)
+    return found if dtype is None else found.astype(dtype, copy=False)
 
 
 @traces(np.var, method="var")
@@ -248,21 +248,27 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 @traces(np.einsum)
 def _einsum(text: str, *given: Any, **named: Any) -> Traced:
-    if named.keys() - {"optimize"} or not isinstance(text, str) or "." in text:
-        raise TraceError("pipelines have einsum of text without dots, and nothing else of it")
+    if named.keys() - {"optimize"} or not isinstance(text, str):
+        raise TraceError("pipelines have einsum of text, and nothing else of it")
     inputs, arrow, output = text.replace(" ", "").partition("->")
     names = inputs.split(",")
     if not arrow:
-        output = "".join(sorted(x for x in set(inputs) - {","} if inputs.count(x) == 1))
+        output = "".join(sorted(x for x in set(inputs) - {*",."} if inputs.count(x) == 1))
+        output = f"...{output}" if "..." in inputs else output
     graph = graph_of(given)
     arrays = [as_traced(graph, one) for one in given]
+    names, output = _name_dots(names, [one.ndim for one in arrays], output)
+    if "." in f"{names}{output}":
+        raise SizeError(f"dots of {text!r} are three, and in the output where they stand for axes")
     if [len(one) for one in names] != [one.ndim for one in arrays]:
         raise SizeError(f"{text!r} is no einsum of arrays of shapes {[x.shape for x in arrays]}")
     extents: dict[str, int] = {}
     for name, array in zip(names, arrays, strict=True):
         for letter, extent in zip(name, array.shape, strict=True):
-            if extents.setdefault(letter, extent) != extent:
-                raise SizeError(f"{letter!r} of {text!r} is {extents[letter]} and {extent}")
+            known = extents.setdefault(letter, extent)
+            if 1 not in (known, extent) and known != extent:
+                raise SizeError(f"{letter!r} of {text!r} is {known} and {extent}")
+            extents[letter] = extent if known == 1 else known
     if not set(output) <= extents.keys() or len(set(output)) < len(output):
         raise SizeError(f"the output of {text!r} has each letter once, and letters of its inputs")
     at = dict(zip(output, axis_letters(len(output)), strict=True))
@@ -271,11 +277,25 @@ def _einsum(text: str, *given: Any, **named: Any) -> Traced:
     kind = np.result_type(*(one.dtype for one in arrays)).name
     term: Term | None = None
     for name, array in zip(names, arrays, strict=True):
-        element = cast(array.read([at[x] for x in name]), array.dtype.name, kind)
+        axes = zip(name, array.shape, strict=True)
+        own = [Affine.number(0) if n == 1 else at[x] for x, n in axes]
+        element = cast(array.read(own), array.dtype.name, kind)
         term = element if term is None else apply("multiply", term, element)
     assert term is not None
     term = _reduced("bitwise_or" if kind == "bool" else "add", over.values(), term, kind)
     return new_array(graph, term, tuple(extents[x] for x in output), kind)
+
+
+def _name_dots(names: Sequence[str], counts: Sequence[int], output: str) -> tuple[list[str], str]:
+    """Return letters in the place of dots, given how many axes each array has."""
+    used = {*"".join(names), *output}
+    pairs = zip(names, counts, strict=False)
+    own = [count - len(name) + 3 if "..." in name else 0 for name, count in pairs]
+    free = [x for x in _LETTERS if x not in used][: max(0, *own)]
+    dots = ["".join(free[len(free) - count :]) for count in own]
+    found = [name.replace("...", mine) for name, mine in zip(names, dots, strict=False)]
+    shown = "..." in output or not free
+    return found, output.replace("...", "".join(free)) if shown else f"{output}."
 
 
 @traces(np.tensordot)

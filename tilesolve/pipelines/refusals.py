@@ -50,7 +50,7 @@ class Refusing(NDArrayOperatorsMixin):
         raise TraceError("it branches on a value of an array; where(test, yes, no) chooses")
 
     @noted
-    def __index__(self) -> NoReturn:
+    def __index__(self, *_: object) -> NoReturn:
         raise TraceError("it takes a value of an array as a number of Python's")
 
-    __int__ = __float__ = __index__
+    __int__ = __float__ = __complex__ = __round__ = __trunc__ = __index__
