@@ -97,8 +97,11 @@ def take_next(builder, place):
 
 @intrinsic
 def add_behind(builder, place, amount):
-    """Add to the number at an address; who sees that with `look` sees all that was done before."""
-    builder.atomic_rmw("add", builder.inttoptr(place, POINTER), amount, "release")
+    """Add to the number at an address, and return what it was.
+
+    Who sees that with `look` sees all that was done before.
+    """
+    return builder.atomic_rmw("add", builder.inttoptr(place, POINTER), amount, "release")
 
 
 @intrinsic

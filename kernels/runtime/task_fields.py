@@ -134,4 +134,35 @@ ARRAY_COUNT = 6
 NUMBER_COUNT = 7
 """How many numbers."""
 
-TOLD_WORDS = 8
+TEAM = 8
+"""Address of what its team begins with: `TEAM_WORDS`, then the stages, where `STAGE_TAKEN` and
+`STAGE_DONE` are bytes from the beginning of the marks; 0 where one thread runs all tasks."""
+
+STAGES = 9
+"""How many stages the team runs."""
+
+MARKS = 10
+"""Words of the team's marks."""
+
+TEAM_BYTES = 11
+"""Bytes from the workspace's beginning to the team; behind the slots."""
+
+TOLD_WORDS = 12
+
+# What threads meet at that may help with such a call
+
+GATE = 0
+"""How many threads came; plus `OPENED` once they may help, plus `CLOSED` once they may not."""
+
+GATE_LEFT = 1
+"""How many of them are done."""
+
+GATE_TOLD = 2
+"""Address of what the call is told."""
+
+GATE_MEMORY = 3
+"""Address of its workspace."""
+
+GATE_WORDS = 4
+
+OPENED, CLOSED = 1 << 20, 1 << 21

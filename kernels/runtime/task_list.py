@@ -227,6 +227,20 @@ def run_stages(stages, count, own, words, slots):
     return 0
 
 
+@inlined
+def _fill_slots(told, given, values, memory):
+    """Write the slots of a fast call to the beginning of its workspace."""
+    s, count = as_pointer(memory), told[fields.ARRAY_COUNT]
+    s[fields.ZERO], s[fields.STOP] = 0, told[fields.STOP_ADDRESS]
+    s[fields.SHARED] = memory + told[fields.SHARED_BYTES]
+    s[fields.OWN] = memory + told[fields.OWN_BYTES]
+    s[fields.SCRATCH] = memory + told[fields.SCRATCH_BYTES]
+    for number in range(count):
+        s[fields.GIVEN + number] = as_pointer(given[number] + OBJECT_HEADER_BYTES)[0]
+    for number in range(told[fields.NUMBER_COUNT]):
+        s[fields.GIVEN + count + number] = values[number]
+
+
 @compiled(INT, INT, INT, INT, returns=INT)
 def run_all(words, row, numbers, memory):
     """Run all tasks of a fast call; return whether none failed.
@@ -242,16 +256,88 @@ def run_all(words, row, numbers, memory):
     memory
         Address of the workspace.
     """
-    told, given, values = as_pointer(words), as_pointer(row), as_pointer(numbers)
-    s, count = as_pointer(memory), told[fields.ARRAY_COUNT]
-    s[fields.ZERO], s[fields.STOP] = 0, told[fields.STOP_ADDRESS]
-    s[fields.SHARED] = memory + told[fields.SHARED_BYTES]
-    s[fields.OWN] = memory + told[fields.OWN_BYTES]
-    s[fields.SCRATCH] = memory + told[fields.SCRATCH_BYTES]
-    for number in range(count):
-        s[fields.GIVEN + number] = as_pointer(given[number] + OBJECT_HEADER_BYTES)[0]
-    for number in range(told[fields.NUMBER_COUNT]):
-        s[fields.GIVEN + count + number] = values[number]
+    told, s = as_pointer(words), as_pointer(memory)
+    _fill_slots(told, as_pointer(row), as_pointer(numbers), memory)
     s[fields.NEXT] = 0
     following = memory + WORD_BYTES * fields.NEXT
     return run_tasks(told[fields.TASKS], told[fields.TASK_COUNT], following, memory) == 0
+
+
+@inlined
+def _begin_team(told, memory):
+    """Write a team of which nothing is done yet to the workspace of a fast call."""
+    count = told[fields.STAGES]
+    size = fields.TEAM_WORDS + fields.STAGE_WORDS * count
+    words, begun = as_pointer(memory + told[fields.TEAM_BYTES]), as_pointer(told[fields.TEAM])
+    for number in range(size):
+        words[number] = begun[number]
+    marks = memory + told[fields.TEAM_BYTES] + WORD_BYTES * size
+    for number in range(count):
+        at = fields.TEAM_WORDS + fields.STAGE_WORDS * number
+        words[at + fields.STAGE_TAKEN] += marks
+        words[at + fields.STAGE_DONE] += marks
+    for number in range(told[fields.MARKS]):
+        as_pointer(marks)[number] = 0
+
+
+@inlined
+def _run_own(told, own, team, slots):
+    """Run the stages of a fast call's team as the thread of a number."""
+    stages = team + WORD_BYTES * fields.TEAM_WORDS
+    return run_stages(stages, told[fields.STAGES], own, team, slots)
+
+
+@compiled(INT, INT, INT, INT, returns=INT)
+def run_with_team(words, row, numbers, memory):
+    """Run all stages of a fast call with the threads that come; return whether no task failed.
+
+    Parameters are those of `run_all`; the last number is the address of a gate.
+    """
+    told, values = as_pointer(words), as_pointer(numbers)
+    _fill_slots(told, as_pointer(row), values, memory)
+    _begin_team(told, memory)
+    gate = values[told[fields.NUMBER_COUNT]]
+    place, doors = gate + WORD_BYTES * fields.GATE, as_pointer(gate)
+    doors[fields.GATE_TOLD], doors[fields.GATE_MEMORY] = words, memory
+    add_behind(place, fields.OPENED)
+    team = memory + told[fields.TEAM_BYTES]
+    failed = _run_own(told, 0, team, memory)
+    came = add_behind(place, fields.CLOSED) - fields.OPENED
+    while look(gate + WORD_BYTES * fields.GATE_LEFT) < came:
+        invoke(as_pointer(team)[fields.TEAM_YIELD])
+    return failed == 0 and as_pointer(team)[fields.TEAM_BROKEN] == 0
+
+
+@compiled(INT, INT, INT, returns=INT)
+def help_team(gate, memory, give_way):
+    """Run stages of a fast call that another thread makes; return whether it was not too late.
+
+    Parameters
+    ----------
+    gate
+        Address of the gate that the call is given.
+    memory
+        Address of a workspace: for slots, and behind them what a task has of its own.
+    give_way
+        Address of a function that lets other threads run.
+    """
+    place, turns = gate + WORD_BYTES * fields.GATE, 0
+    while look(place) < fields.OPENED:
+        turns += 1
+        if turns > TURNS_TO_YIELD:
+            invoke(give_way)
+        if turns > 2 * TURNS_TO_YIELD:
+            return 0
+    came = take_next(place)
+    if came >= fields.CLOSED:
+        return 0
+    told, s = as_pointer(as_pointer(gate)[fields.GATE_TOLD]), as_pointer(memory)
+    begun = as_pointer(gate)[fields.GATE_MEMORY]
+    count = fields.GIVEN + told[fields.ARRAY_COUNT] + told[fields.NUMBER_COUNT]
+    for number in range(count):
+        s[number] = as_pointer(begun)[number]
+    s[fields.OWN] = memory + told[fields.TEAM_BYTES]
+    s[fields.SCRATCH] = s[fields.OWN] + told[fields.SCRATCH_BYTES] - told[fields.OWN_BYTES]
+    _run_own(told, came - fields.OPENED + 1, begun + told[fields.TEAM_BYTES], memory)
+    add_behind(gate + WORD_BYTES * fields.GATE_LEFT, 1)
+    return 1

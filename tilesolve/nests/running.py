@@ -17,11 +17,11 @@ from tilesolve.contractions.statements.terms import Term
 from tilesolve.kernels.programs.compiled_program import CompiledProgram
 from tilesolve.kernels.runtime import task_fields as fields
 from tilesolve.kernels.runtime.fast_call import describe_number
-from tilesolve.kernels.runtime.task_list import run_all, run_stages
+from tilesolve.kernels.runtime.task_list import run_all, run_stages, run_with_team
 from tilesolve.nests.call_tasks import Codes, StatementWriter, compute_factor
 from tilesolve.nests.calls import Array, Call, Out, Params, Signature
 from tilesolve.nests.solved import SolvedNest
-from tilesolve.nests.stage_team import StageTeam
+from tilesolve.nests.stage_team import Gate, StageTeam
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
 from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import address_range, same_elements
@@ -128,6 +128,7 @@ class NestRunner:
         self.quick = None
         self._known: tuple[RepeatCall, ...] = ()
         self._factors: tuple[Term, ...] = ()
+        self._helpers = 0
 
     def compute(
         self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Out | None
@@ -162,13 +163,23 @@ class NestRunner:
             outs = (out,)
         elif not isinstance(outs, tuple | list):
             return None
-        for recent in self._known:
-            size = recent.needs_bytes
-            memory = workspace(size).bytes if size else None
-            done = recent.call(*numbers, memory, *outs, *arrays)
-            if done is not None:
-                return done if len(outs) == 1 else tuple(outs)
-        return None
+        done = self._call_known(self._known, numbers, (*outs, *arrays))
+        return outs[0] if done and len(outs) == 1 else tuple(outs) if done else None
+
+    def _call_known(
+        self, known: Sequence[RepeatCall], numbers: Sequence[object], arrays: Sequence[object]
+    ) -> bool:
+        """Return whether a call is like one of some before, which has computed it then."""
+        gate, size = None, max((one.needs_bytes for one in known), default=0)
+        memory = workspace(size) if size else None
+        if self.threads > 1:
+            gate = Gate(self._helpers, max((one.workspace_bytes for one in known), default=0))
+            numbers = [*numbers, gate.address]
+        given = (*numbers, memory and memory.bytes, *arrays)
+        done = any(one.call(*given) is not None for one in known)
+        if gate is not None and not done:
+            gate.close()
+        return done
 
     def load(
         self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Out | None
@@ -192,12 +203,13 @@ class NestRunner:
         layout = self._find_layout(call)
         arrays = (*call.outs, *call.held.values())
         self._run_stages(layout, self._fill_slots(layout, arrays, call.params), call.params)
-        if layout.recent is None and self.threads == 1 and not self._long:
+        if layout.recent is None and not self._long:
             layout.recent = self._remember(layout, arrays, len(call.outs))
             known = [one.recent for one in self._layouts.values()]
             self._known = tuple(one for one in known if one is not None)
             self._factors = layout.factors
-            if layout.recent and not (layout.factors or len(call.outs) > 1):
+            others = self.threads > 1 or layout.factors or len(call.outs) > 1
+            if layout.recent and not others:
                 self.quick = layout.recent
 
     def _lay_out(self, call: Call, placed: Sequence[str]) -> NestLayout:
@@ -244,23 +256,32 @@ class NestRunner:
             return None
         numbers = [describe_number(dtype) for _, dtype in self.computation.params]
         numbers += [describe_number("float64") for _ in layout.factors]
-        tasks, sizes = layout.tasks, [0] * fields.TOLD_WORDS
+        tasks, sizes, team = layout.tasks, [0] * fields.TOLD_WORDS, layout.team
         sizes[fields.TASKS] = layout.address
         sizes[fields.TASK_COUNT] = len(layout.begins) - 1
         sizes[fields.STOP_ADDRESS] = CANCEL_ADDRESS
         shared = round_up(WORD_BYTES * (fields.GIVEN + len(arrays) + len(numbers)))
+        count = team.count(self.threads)
+        code, begun = run_all, team.describe(count)
+        self._helpers = max(self._helpers, count - 1)
+        if self.threads > 1:
+            code, numbers = run_with_team, [*numbers, describe_number("int64")]
+            sizes[fields.TEAM], sizes[fields.TEAM_BYTES] = begun.ctypes.data, shared
+            sizes[fields.STAGES], sizes[fields.MARKS] = len(layout.stages), len(team.marks)
+            shared += round_up(WORD_BYTES * (len(begun) + len(team.marks)))
         own = shared + round_up(tasks.shared_bytes)
         scratch = own + round_up(tasks.own_bytes)
         sizes[fields.SHARED_BYTES], sizes[fields.OWN_BYTES] = shared, own
         sizes[fields.SCRATCH_BYTES] = scratch
-        sizes[fields.ARRAY_COUNT], sizes[fields.NUMBER_COUNT] = len(arrays), len(numbers)
+        sizes[fields.ARRAY_COUNT] = len(arrays)
+        sizes[fields.NUMBER_COUNT] = len(numbers) - (self.threads > 1)
         told = np.array(sizes, np.int64)
         size = scratch + tasks.scratch_bytes
-        kept = (layout.words, layout.begins, tasks.kept, tasks.checked)
+        kept = (layout.words, layout.begins, tasks.kept, tasks.checked, begun)
         given = told, arrays, numbers, size, kept, outputs
         names = [name for name, _ in self.computation.params]
-        brief = self._seconds < BRIEF_SECONDS
-        return RepeatCall.of(run_all, *given, brief=brief, new=self._makers[0], names=names)
+        brief = self.threads == 1 and self._seconds < BRIEF_SECONDS
+        return RepeatCall.of(code, *given, brief=brief, new=self._makers[0], names=names)
 
     def bind(self, arrays: Sequence[Array], out: Out) -> Callable[[], None]:
         """Return what computes a call again and again; see `NestPlan.bind`.
@@ -277,14 +298,11 @@ class NestRunner:
             for one in (*call.targets, *call.held.values())
         ]
         layout = self._lay_out_located(call, located, fields.GIVEN + 1, ())
-        alone = self.threads == 1 and not self._long
-        recent = self._remember(layout, [span], 1) if alone else None
+        recent = None if self._long else self._remember(layout, [span], 1)
 
         def run() -> None:
-            if recent is not None:
-                size = recent.needs_bytes
-                if recent.call(workspace(size).bytes if size else None, span) is not None:
-                    return
+            if recent is not None and self._call_known((recent,), (), (span,)):
+                return
             self._run_stages(layout, self._fill_slots(layout, [span], call.params), call.params)
 
         return run

@@ -88,6 +88,25 @@ def run_unheard(job: Callable[[], _Result]) -> _Result:
     return found[0]
 
 
+def offer(job: Job, threads: int) -> None:
+    """Have so many other threads run a job once each: they may come late, or never.
+
+    What a job raises is lost.
+    """
+    try:
+        _HELPING.grow(threads)
+    except RuntimeError:  # Python is shutting down
+        return
+    _HELPING.leave_core()
+    for _ in range(threads):
+        _HELPING.queue.put(partial(_try, job))
+
+
+def _try(job: Job) -> None:
+    with suppress(Exception):
+        job()
+
+
 class _Shared:
     """Jobs of one call that other threads run."""
 
