@@ -250,10 +250,19 @@ def _extreme(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value], symbol
     if dtype == "bool":
         return builder.and_(x, y) if symbol == "<" else builder.or_(x, y)
     if real(dtype):  # the second one is chosen where it is NaN; a constant is not
-        found = builder.select(builder.fcmp_ordered(symbol, x, y), x, y)
+        found = _choose_ordered(builder, symbol, x, y)
         return builder.select(builder.fcmp_ordered("ord", x, x), found, x)
     compares = builder.icmp_signed if signed(dtype) else builder.icmp_unsigned
     return builder.select(compares(symbol, x, y), x, y)
+
+
+def _choose_ordered(builder: ir.IRBuilder, symbol: str, x: ir.Value, y: ir.Value) -> ir.Value:
+    return builder.select(builder.fcmp_ordered(symbol, x, y), x, y)
+
+
+def ordered_extreme(builder: ir.IRBuilder, name: str, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Return the "minimum" or the "maximum" of real numbers none of which is NaN."""
+    return _choose_ordered(builder, "<" if name == "minimum" else ">", x, y)
 
 
 def _negative(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import zip_longest
+from math import nan
 
 import numpy as np
 from llvmlite import ir
 
+from tilesolve.constants.nests import EXTREME_CHECKS, LONG_EXTREMES
 from tilesolve.contractions.statements.operations import is_complex, named_kind
 from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.terms import Apply, Cast, Choose, Dtypes, Number, Term
@@ -146,11 +150,55 @@ class TermValues(ABC):
                 kind = self.kind(term)
                 parts = (self.value(test, "bool"), self.value(yes, kind), self.value(no, kind))
                 return select(self.builder, *self._alike(parts))
+            case Apply(name="minimum" | "maximum") if len(self._list_alike(term)) >= LONG_EXTREMES:
+                return self._emit_extreme(term)
             case Apply(arguments=arguments):
                 wanted = argument_dtypes(term, [one.kind(self.dtypes) for one in arguments])
                 given = zip(arguments, wanted, strict=True)
                 return self.apply(term, wanted, self._alike([self.value(*one) for one in given]))
         return self.leaf(term)
+
+    def _list_alike(self, term: Term, within: Apply | None = None) -> dict[Term, None]:
+        """Return what a real extreme of extremes is of, constants left out; none for other terms.
+
+        Those that are known already are not taken apart.
+        """
+        if within is None and not arithmetic.real(self.kind(term)):
+            return {}
+        if isinstance(term, Apply) and (within is None or self._continues(term, within)):
+            return {
+                x: None for one in term.arguments for x in self._list_alike(one, within or term)
+            }
+        return {} if isinstance(term, Number) else {term: None}
+
+    def _continues(self, term: Term, outer: Apply) -> bool:
+        """Return whether a term is an extreme as the one that it is an argument of."""
+        same = isinstance(term, Apply) and term.name == outer.name and term not in self._found
+        return same and self.kind(term) == self.kind(outer)
+
+    def _emit_extreme(self, term: Apply) -> ir.Value:
+        """Emit an extreme of many numbers, of which two at a time are looked at for NaN beside it.
+
+        See docs/decisions/033.
+        """
+        builder, kind, terms = self.builder, self.kind(term), list(self._list_alike(term))
+        values = self._alike([self.value(one, kind) for one in terms])
+        known = dict(zip(terms, values, strict=True))
+
+        def emit(one: Term) -> ir.Value:
+            if one in known:
+                return known[one]
+            if not isinstance(one, Apply):
+                return self._alike([self.value(one, kind), values[0]])[0]
+            found = [emit(x) for x in one.arguments]
+            return arithmetic.ordered_extreme(builder, term.name, *found)
+
+        pairs = zip_longest(values[::2], values[1::2], fillvalue=values[0])
+        checks = [builder.fcmp_ordered("ord", *pair) for pair in pairs]
+        # A check waits for the one before it, so that several rows of them go on side by side.
+        count = min(EXTREME_CHECKS, len(checks))
+        rows = [reduce(builder.and_, checks[at::count]) for at in range(count)]
+        return builder.select(reduce(builder.and_, rows), emit(term), constant(values[0].type, nan))
 
     def _alike(self, values: Sequence[ir.Value]) -> list[ir.Value]:
         """Return values as vectors if one of them is one."""

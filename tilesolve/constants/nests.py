@@ -113,6 +113,10 @@ NEST_WALK_CALLS = 5
 NEST_SHARED_ROWS = 4
 """Rows of a stencil that are computed at once, so that what several of them read is loaded once."""
 
+LONG_EXTREMES, EXTREME_CHECKS = 6, 2
+"""Numbers from which on their extreme is found without a look at each for NaN: two of them are
+looked at at once beside it. And how many such looks wait for no other one."""
+
 NEST_WRITTEN_PARTS = 1024
 """Parts of a term, of all rows together, up to which rows are written out: more runs no faster."""
 
