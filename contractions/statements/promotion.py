@@ -17,7 +17,7 @@ from tilesolve.contractions.statements.operations import (
 )
 from tilesolve.contractions.statements.powers import MOST_FACTORS
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Apply, Number, Position
+from tilesolve.contractions.statements.terms import Apply, Dtypes, Number, Position, Term
 
 
 def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
@@ -72,17 +72,49 @@ def widest_bytes(stage: Stage, dtypes: Mapping[str, str], letter: str = "") -> i
     """
     # A reduction that is all of the term runs in the dtype of the array.
     terms = stage.term.all[1:] if stage.reduction else stage.term.all
-    kinds, varies = dict[int, Kind](), dict[int, bool]()
-    for one in reversed(terms):  # what an operation is made of stands behind it
-        if isinstance(one, Apply):
-            kinds[id(one)] = result_dtype(one.name, [kinds[id(part)] for part in one.parts])
-            varies[id(one)] = any(varies[id(part)] for part in one.parts)
-        else:
-            kinds[id(one)], varies[id(one)] = one.kind(dtypes), letter in one.letters
+    kinds, varies = list_kinds(terms, dtypes), list_varying(terms, letter)
     along = [one for one in terms if varies[id(one)]] or terms
     found = [kinds[id(one)] for one in along if not isinstance(one, Number | Position)]
     named = [dtypes[stage.name], *(kind for kind in found if isinstance(kind, str))]
     return max(np.dtype(kind).itemsize for kind in named)
+
+
+def list_kinds(terms: Sequence[Term], dtypes: Dtypes) -> dict[int, Kind]:
+    """Return the dtype of each term by its identity, given a term's `all`, or what is within it.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> terms = parse_stages("o[x] = A[x] + B[x]")[0].term.all
+    >>> list(list_kinds(terms, {"A": "float32", "B": "float64"}).values())
+    ['float64', 'float32', 'float64']
+    """
+    kinds = dict[int, Kind]()
+    for one in reversed(terms):  # what an operation is made of stands behind it
+        if isinstance(one, Apply):
+            kinds[id(one)] = result_dtype(one.name, [kinds[id(part)] for part in one.parts])
+        else:
+            kinds[id(one)] = one.kind(dtypes)
+    return kinds
+
+
+def list_varying(terms: Sequence[Term], letter: str) -> dict[int, bool]:
+    """Return whether each term depends on a letter, by its identity; `terms` as for `list_kinds`.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> terms = parse_stages("o[y,x] = A[y] + B[x]")[0].term.all
+    >>> list(list_varying(terms, "y").values())
+    [False, True, True]
+    """
+    varies = dict[int, bool]()
+    for one in reversed(terms):
+        if isinstance(one, Apply):
+            varies[id(one)] = any(varies[id(part)] for part in one.parts)
+        else:
+            varies[id(one)] = letter in one.letters
+    return varies
 
 
 def _fits(value: int, dtype: str) -> bool:

@@ -104,9 +104,7 @@ def cut_stage(computation: Computation, stage: Stage) -> tuple[Part, ...]:
     extents = tuple((x, computation.sizes[x]) for x in stage.letters)
     names = _arguments(stage)
     dtypes = tuple((x, one) for x, one in computation.dtypes.items() if x in names)
-    parts = _cut(stage, extents, dtypes)
-    kept = {name for part in parts for name in _arguments(replace(stage, term=part.term))}
-    return parts if kept == names else (_whole(stage, computation.sizes),)
+    return _cut(stage, extents, dtypes)
 
 
 def _arguments(stage: Stage) -> set[str]:
@@ -164,7 +162,12 @@ def largest_part(computation: Computation, stage: Stage) -> Stage:
     parts = cut_stage(computation, stage)
     if not parts or parts[0].term == stage.term:
         return stage
-    return replace(stage, term=parts[0].term, augmented=False)
+    return _with_term(stage, parts[0].term)
+
+
+@lru_cache(maxsize=KEPT_REGIONS)
+def _with_term(stage: Stage, term: Term) -> Stage:
+    return replace(stage, term=term, augmented=False)
 
 
 def list_parts(computation: Computation, stage: Stage) -> tuple[Stage, ...]:
@@ -202,6 +205,9 @@ def _cut(
         found.append(part)
         if len(found) > STAGE_PARTS or _lacks_letters(part.term):
             return (whole,)
+    kept = {name for part in found for name in _arguments(replace(stage, term=part.term))}
+    if kept != _arguments(stage):
+        return (whole,)
     return tuple(sorted(_joined(found), key=lambda one: -one.points))
 
 

@@ -16,7 +16,8 @@ from tilesolve.constants.nests import (
     NEST_SINGLE_OPERATIONS,
 )
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.operations import named_kind
+from tilesolve.contractions.statements.operations import Kind, named_kind
+from tilesolve.contractions.statements.promotion import list_kinds, list_varying
 from tilesolve.contractions.statements.terms import (
     Apply,
     Cast,
@@ -62,12 +63,14 @@ def count_operations(
     """
     whole = _Forms("").read(term)
     shares = [(_Forms(letter).read(term), count) for letter, count in rows.items()]
-    applied = (one for one in term.all if isinstance(one, Apply | Choose | Reduce))
+    every = term.all
+    kinds, varies = list_kinds(every, dtypes), list_varying(every, vector or "")
+    applied = (one for one in every if isinstance(one, Apply | Choose | Reduce))
     different = {whole.places[id(one)][0]: one for one in applied}.values()
     return sum(
-        _operations(one, dtypes) * prod(form.share(one, count) for form, count in shares)
+        _operations(one, dtypes, kinds) * prod(form.share(one, count) for form, count in shares)
         for one in different
-        if _varies(one, vector)
+        if vector is None or isinstance(one, Reduce) or varies[id(one)]
     )
 
 
@@ -148,20 +151,15 @@ def _name(term: Term) -> object:
     return None if term.parts or isinstance(term, Position) else term
 
 
-def _varies(term: Term, vector: str | None) -> bool:
-    """Return whether a term differs from point to point of a vector."""
-    return vector is None or isinstance(term, Reduce) or vector in term.letters
-
-
-def _operations(one: Term, dtypes: Mapping[str, str]) -> int:
-    """Return how many additions an operation by itself takes as long as.
+def _operations(one: Term, dtypes: Mapping[str, str], kinds: Mapping[int, Kind]) -> int:
+    """Return how many additions an operation by itself takes as long as, given dtypes of terms.
 
     A sum of numbers that are narrower than it widens them.
     """
     if isinstance(one, Choose):
         return 1
     assert isinstance(one, Apply | Reduce)
-    kind = np.dtype(named_kind(one.kind(dtypes)))
+    kind = np.dtype(named_kind(kinds[id(one)]))
     count = NEST_OPERATIONS.get(one.name, 1)
     if kind == np.float32:
         count = NEST_SINGLE_OPERATIONS.get(one.name, count)
