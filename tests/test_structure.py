@@ -234,6 +234,7 @@ NUMBERS = {
         "kernels.runtime.plan_call": "MAX_ROW",
         "kernels.runtime.guard_fields": "*",
         "kernels.runtime.interior_fields": "*",
+        "kernels.runtime.traffic_fields": "*",
         "kernels.runtime.task_fields": "*",
         "kernels.runtime.task_list": "_TENSORS _PLACES",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",

@@ -37,6 +37,7 @@ _COMPILED = tuple(
         "transposed_output",
         "transpose_walk",
         "interior_steps",
+        "traffic_walk",
     )
 )
 """Modules of compiled functions that others need."""

@@ -7,8 +7,10 @@ See docs/decisions/055.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from llvmlite import ir
@@ -25,6 +27,7 @@ from tilesolve.kernels.ir.arithmetic import BIT
 from tilesolve.kernels.ir.intrinsics import intrinsic
 from tilesolve.kernels.objects import load_object, object_path
 from tilesolve.system.locks import make_lock
+from tilesolve.system.makers import start_maker
 
 __all__ = ["INT", "PAIR", "POINTER", "REAL", "VOID"]
 
@@ -144,6 +147,9 @@ _functions: dict[str, list[Source]] = {}
 _loaded: dict[str, LoadedCode] = {}
 _lock = make_lock()
 
+_makers: dict[str, subprocess.Popen[bytes] | None] = {}
+"""Of modules that another process compiles, that process; None where none can be had."""
+
 
 def compiled(
     *signature: ir.Type, returns: ir.Type = VOID, inner: bool = False
@@ -192,16 +198,41 @@ def address(function: Compiled) -> int:
     return load_functions(source.python.__module__).address(source.name)
 
 
+def is_ready(function: Compiled) -> bool:
+    """Return whether a function runs at once, for those who can do without it until then.
+
+    If not, another process compiles its module. Where none can be had, or it has ended in vain, the
+    first call does.
+
+    Examples
+    --------
+    >>> from tilesolve.kernels.runtime.array_guard import match_arrays
+    >>> address(match_arrays) > 0 and is_ready(match_arrays)
+    True
+    """
+    module = function.source.python.__module__
+    if module in _loaded:
+        return True
+    with _lock:
+        if module not in _makers and not _path_of(module).exists():
+            order = f"import os, {module}\nfrom {__name__} import load_functions\nos.nice(19)\n"
+            _makers[module] = start_maker(f"{order}load_functions({module!r})")
+        maker = _makers.get(module)
+        return maker is None or maker.poll() is not None
+
+
 def load_functions(module: str) -> LoadedCode:
     """Return the code of a module's functions: from memory, from disk, or compiled now."""
     with _lock:
         if module not in _loaded:
-            ways = [
-                (one.name, *map(str, (one.returns, *one.parameters))) for one in _functions[module]
-            ]
-            path = object_path("functions", module.rpartition(".")[2], sys.version, ways)
-            _loaded[module] = load_object(path, lambda: build_functions(module))
+            _loaded[module] = load_object(_path_of(module), lambda: build_functions(module))
         return _loaded[module]
+
+
+def _path_of(module: str) -> Path:
+    """Return where the code of a module's functions is kept."""
+    ways = [(one.name, *map(str, (one.returns, *one.parameters))) for one in _functions[module]]
+    return object_path("functions", module.rpartition(".")[2], sys.version, ways)
 
 
 def build_functions(module: str) -> bytes:

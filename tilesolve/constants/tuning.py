@@ -301,3 +301,6 @@ another moment. What seems faster yet is no measurement."""
 TURNS_TO_YIELD = 1 << 14
 """How often a thread looks whether others are done before it lets other threads run: for some tens
 of microseconds."""
+
+COMPILED_TILINGS = 1024
+"""Tilings whose traffic compiled code counts; more of them are counted at once by NumPy."""

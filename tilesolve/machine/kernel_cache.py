@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -20,6 +17,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.system.files import POLL_SECONDS, remove_files
 from tilesolve.system.first_use import tell_of_compiling
 from tilesolve.system.locks import make_lock
+from tilesolve.system.makers import start_maker
 from tilesolve.system.trust import kept_folder
 
 WAIT_SECONDS = 120.0
@@ -77,21 +75,15 @@ def start_compiling(family: Family, *, packed: bool) -> None:
     """
     part = family, packed
     with _lock:
-        known = part in _loaded or part in _makers or all(path.exists() for path in _objects(*part))
-        if known or not sys.executable or len(os.sched_getaffinity(0)) < 2:
+        if part in _loaded or part in _makers or all(path.exists() for path in _objects(*part)):
             return
-        order = (
+        maker = start_maker(
             f"from {__name__} import Family, load_kernels\n"
             f"for packed in {packed}, {not packed}:\n"
             f"    load_kernels({family!r}, packed=packed)"
         )
-        nothing = subprocess.DEVNULL
-        try:
-            _makers[part] = subprocess.Popen(
-                [sys.executable, "-P", "-c", order], stdin=nothing, stdout=nothing, stderr=nothing
-            )
-        except OSError:
-            return  # no process can be had
+        if maker is not None:
+            _makers[part] = maker
 
 
 def is_being_made(family: Family, *, packed: bool) -> bool:
@@ -165,12 +157,3 @@ def _wait_for(path: Path, maker: subprocess.Popen[bytes]) -> None:
             maker.kill()
             maker.wait()
         time.sleep(POLL_SECONDS)
-
-
-@atexit.register
-def _end_makers() -> None:
-    """End processes that still compile for later runs: none outlives this one."""
-    for maker in _makers.values():
-        if maker.poll() is None:
-            maker.terminate()
-            maker.wait()

@@ -16,6 +16,7 @@ import numpy as np
 from tilesolve.constants.policy import PACK_CROSSINGS
 from tilesolve.model.access import Access, Box, Shared, Size
 from tilesolve.model.chain import Chain
+from tilesolve.model.compiled_traffic import count_compiled
 from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.residency import (
@@ -110,6 +111,11 @@ def count_traffic(
     >>> found.moved[0][1].tolist()
     [262144.0, 131072.0]
     """
+    if rule == "distance" and evicts is None and only is None:
+        counted = count_compiled(tree, places)
+        if counted is not None:
+            names = tuple(one.array for one in tree.works[0].accesses)
+            return Traffic(*counted[:3], counted[3], 0.0, counted[4], names)
     chain = Chain(tree)
     copied = {t: chain.copied(t) for t, (_, one) in chain.buffers.items() if is_filled(one)}
     sizes = {t: n * chain.buffers[t][1].holds.element for t, n in copied.items()}

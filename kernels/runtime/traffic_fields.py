@@ -1,0 +1,95 @@
+"""Fields of tilings whose traffic is counted: what `traffic_walk` knows of their loops.
+
+`tilesolve.model.compiled_traffic` writes them. First come numbers, then addresses of arrays. Loops
+count from the innermost one, places from the registers, tensors from the output.
+"""
+
+from __future__ import annotations
+
+LETTERS, DEPTH, LOOPS, PLACES, TENSORS, FORMS, FOOTPRINTS, TILINGS = range(8)
+"""How many there are of each; of the depth, steps of a letter at most, its extent included."""
+
+CALL, HELD, SIDES = range(8, 11)
+"""Loops of a call, those over which registers hold the output, and how many of those that run in
+some tiling lanes and written-out code go over."""
+
+UNREAD = 11
+"""2 if no place reads C before it is written, 1 if registers alone do not, else 0."""
+
+# Of tilings: of each letter
+
+CHAINS, OFFSETS = range(12, 14)
+"""How many chains of steps it has, and where the first one begins."""
+
+SIZES, COUNTS, CORNERS = range(14, 17)
+"""Of each step of each chain: iterations, how many tiles there are, and what they begin at
+multiples of."""
+
+NUMBERS = 17
+"""The chain that each tiling has."""
+
+# What is found: of each place and tensor, of each tensor, and the calls, for each tiling
+
+MOVED, PACKING, VOLUMES, PACKED, CALLS = range(18, 23)
+
+# What is worked out
+
+KEPT_LETTER, KEPT_STEP, KEPT_COUNT = range(23, 26)
+"""Of loops that run in some tiling: letter and step; and how many are among the first ones."""
+
+LENGTHS, TIMES = range(26, 28)
+"""Of parts of a range, how long they are and how often they come."""
+
+TRIPS, FIRST, GRID, MEAN, LARGEST = range(28, 33)
+"""Of one tiling: trips of loops that run, else 0; where each letter's chain is; what the present
+box begins at multiples of; its mean and its largest sides."""
+
+TOUCHED, CAME, OWN, LAST = range(33, 37)
+"""Footprints; what has come in; and of what is read and of each array the last loop so far that
+moves it."""
+
+# Of each letter
+
+STEPS = 37
+
+# Of each loop
+
+LOOP_LETTER, LOOP_STEP, LOOP_SIDE = range(38, 41)
+"""Its letter, the step that all its trips make, and whether lanes or written-out code walk it."""
+
+# Of each form: an array, or its copy, as it lies
+
+FORM_LETTERS, FORM_AXES, FORM_ELEMENT, FORM_BYTES = range(41, 45)
+"""The bits of its letters, how many axes it has, bytes of an element, and of the array."""
+
+AXIS_LETTER, AXIS_EXTENT, AXIS_PITCH = range(45, 48)
+"""Of each axis, the last one first; in rows of as many as there are letters."""
+
+# Of each footprint: what a form touches after each loop
+
+FOOTPRINT_FORM, FOOTPRINT_LINE, FOOTPRINT_LARGEST, FOOTPRINT_WIDTH = range(48, 52)
+"""Of which form, in lines of how many bytes, whether of largest boxes, how many times as wide."""
+
+# Of each tensor
+
+ACCESSED, COPIED, COPY_LOOPS, COPY_LEVEL, COPY_WIDTH, COPY_FOOTPRINT = range(52, 58)
+"""The form of the array; 1 if calls fill a copy, 2 if it was made before; loops that use one
+filling; the place that it lives in; its bytes beside the array's; and its footprint."""
+
+# Of each place and tensor
+
+READ_FORM, HELD_FOOTPRINT, MEAN_FOOTPRINT, SOURCE_FOOTPRINT = range(58, 62)
+"""The form that is read there; the footprints that are held and that move; and those of what copies
+are made from."""
+
+# Of each place
+
+CAPACITY, OUTPUT_FOOTPRINT = range(62, 64)
+"""Bytes, and what the output has."""
+
+OPTIONS = 64
+
+SIZE = 65
+
+OUTPUT_WIDTH, WHOLE_SUM_PASSES, PACK_CROSSINGS = range(3)
+"""Options: how many times as wide the output is while it is summed; see `constants.policy`."""

@@ -1,0 +1,317 @@
+"""Traffic by compiled code: what `traffic` counts in Python, for some tilings of plain arrays.
+
+A contraction's nest is a chain of loops over arrays whose axes are letters. For these the same
+steps are compiled (`traffic_walk`), and tests hold both to the same figures. All else is counted in
+Python: windows, statements, symbols, and more tilings at once than NumPy takes longer for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesolve.constants.policy import PACK_CROSSINGS, WHOLE_SUM_PASSES
+from tilesolve.constants.tuning import COMPILED_TILINGS
+from tilesolve.kernels.runtime import traffic_fields as fields
+from tilesolve.model.access import Access, Size
+from tilesolve.model.level_view import LevelView
+from tilesolve.model.loop_tree import Call, Do, Loop, LoopTree, Work
+from tilesolve.model.nest import Output
+from tilesolve.packing.sizes import WORD_BYTES
+
+_Sizes: TypeAlias = tuple[tuple[Size, ...], ...]
+
+Found: TypeAlias = tuple[_Sizes, _Sizes, _Sizes, tuple[Size, ...], Size]
+"""What moves into each place, both ways, and what packing adds; what is copied; and calls."""
+
+_COPIES = (None, "panels", "prepared")
+"""Layouts of copies, by what `COPIED` has for them."""
+
+
+class _Copy(NamedTuple):
+    """A copy of an access: what it holds, how, where, and how many loops use one filling."""
+
+    access: int
+    holds: Access
+    layout: str
+    level: str
+    loops: int
+
+
+def count_compiled(tree: LoopTree, places: Sequence[LevelView]) -> Found | None:
+    """Return what a tree moves into each of some places; None where Python has to count it.
+
+    Parameters
+    ----------
+    tree
+        One nest, or many of the same loops.
+    places
+        The register file and the caches, nearest first.
+    """
+    (work, *others), loops, copies = tree.works, list[tuple[str, str]](), list[_Copy]()
+    if others or tree.cells or not tree.aligned:
+        return None
+    nodes, body, within = list[Any](), tree.body, [0, 0]
+    while len(body) == 1 and not isinstance(body[0], Do):
+        nodes.append(body[0])
+        body = body[0].body
+    steps: dict[str, list[Size]] = {letter: [] for letter, _ in work.extents}
+    for node in reversed(nodes):
+        if isinstance(node, Loop):
+            loops.append((node.letter, node.kind))
+            steps[node.letter].append(node.step)
+        elif isinstance(node, Call):
+            within[0] = len(loops)
+        elif node.layout == "registers":
+            within[1] = len(loops)
+        else:
+            copies.append(_Copy(node.access, node.holds, node.layout, node.level, len(loops)))
+    single = all(one and type(one[0]) is int and one[0] == 1 for one in steps.values())
+    if len(body) != 1 or not (steps and single):
+        return None
+    from tilesolve.kernels.runtime import traffic_walk  # loads the compiler's binding
+    from tilesolve.kernels.runtime.compiled import is_ready
+
+    if not is_ready(traffic_walk.count_tilings):
+        return None
+    call, held = within
+    form = _form_of(work, tuple(loops), tuple(copies), (call, held), tree.output, tuple(places))
+    return None if form is None else form.count(steps)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Form:
+    """What tilings of the same loops have in common.
+
+    Parameters
+    ----------
+    fields
+        Their fields, but for those of tilings.
+    arrays
+        What these hold the addresses of.
+    extents
+        Of each letter.
+    begins, words
+        Where each array of what is worked out begins, in bytes, and how long all are.
+    """
+
+    fields: NDArray[np.int64]
+    arrays: tuple[NDArray[np.int64], NDArray[np.float64]]
+    extents: tuple[tuple[str, int], ...]
+    begins: NDArray[np.int64]
+    words: int
+
+    def count(self, steps: Mapping[str, Sequence[Size]]) -> Found | None:
+        """Return what tilings with some steps of each letter move, the innermost step first.
+
+        None if there are too many, or steps are symbols.
+        """
+        shape: tuple[int, ...] = ()
+        owns = []
+        for sizes in steps.values():
+            own: tuple[int, ...] = ()
+            for size in sizes:
+                if isinstance(size, np.ndarray):
+                    own = np.broadcast_shapes(own, size.shape)
+                elif not isinstance(size, int | float):
+                    return None
+            shape = np.broadcast_shapes(shape, own) if own else shape
+            owns.append(own)
+        tilings = prod(shape)
+        return None if tilings > COMPILED_TILINGS else self._run(steps, owns, shape, tilings)
+
+    def _run(
+        self,
+        steps: Mapping[str, Sequence[Size]],
+        owns: Sequence[tuple[int, ...]],
+        shape: tuple[int, ...],
+        tilings: int,
+    ) -> Found:
+        """Return what so many tilings move; each letter's steps have a shape of their own."""
+        f, letters = self.fields.copy(), len(self.extents)
+        depth, _, places, tensors = f[fields.DEPTH : fields.TENSORS + 1].tolist()
+        chains = [prod(own) for own in owns]
+        table = depth * sum(chains)
+        ends = [0, letters, 2 * letters, *(2 * letters + part * table for part in (1, 2, 3))]
+        words = np.zeros(ends[-1] + letters * tilings + self.words, np.int64)
+        words[:letters], begin = chains, 0
+        numbers = words[ends[-1] : ends[-1] + letters * tilings].reshape(letters, *shape)
+        for number, ((letter, extent), own) in enumerate(zip(self.extents, owns, strict=True)):
+            words[letters + number] = begin
+            end = begin + depth * chains[number]
+            sizes = words[ends[2] + begin : ends[2] + end].reshape(*own, depth)
+            for at, size in enumerate((*steps[letter], max(1, extent))):
+                sizes[..., at] = size
+            if own:
+                numbers[number] = np.arange(chains[number]).reshape(own)
+            begin = end
+        found = np.empty((tensors * (3 * places + 1) + 1, *shape))
+        rows = [tensors * places * part for part in range(4)]
+        start, result = words.ctypes.data, found.ctypes.data
+        f[fields.CHAINS : fields.NUMBERS + 1] = [start + WORD_BYTES * at for at in ends]
+        at_rows = (WORD_BYTES * tilings * row for row in (*rows, rows[3] + tensors))
+        f[fields.MOVED : fields.CALLS + 1] = [result + at for at in at_rows]
+        f[fields.KEPT_LETTER : fields.LAST + 1] = self.begins + (
+            start + WORD_BYTES * (len(words) - self.words)
+        )
+        f[fields.TILINGS] = tilings
+        from tilesolve.kernels.runtime import traffic_walk  # loads the compiler's binding
+
+        traffic_walk.count_tilings(f.ctypes.data)
+        each: list[Size] = list(found) if shape else found.tolist()
+        moved, packing, volumes = (
+            tuple(tuple(each[at : at + tensors]) for at in range(begin, begin + rows[1], tensors))
+            for begin in rows[:3]
+        )
+        return moved, volumes, packing, tuple(each[rows[3] : -1]), each[-1]
+
+
+class _Touched:
+    """What a work touches: its arrays and copies as forms, and footprints of these, by number."""
+
+    def __init__(self, work: Work, copies: Sequence[_Copy], places: Sequence[LevelView]) -> None:
+        self.arrays, self.copies = work.accesses, {one.access: one for one in copies}
+        self.tensors = range(len(self.arrays))
+        self.forms: dict[Access, int] = {}
+        self.footprints: dict[tuple[int, int, bool, float], int] = {}
+        self.width = work.summed / self.arrays[0].element
+        self.kinds, self.levels = [0 for _ in self.tensors], [0 for _ in self.tensors]
+        names = [place.name for place in places]
+        for t, one in self.copies.items():
+            self.kinds[t] = _COPIES.index(one.layout)
+            made_before = one.layout == "prepared"
+            self.levels[t] = len(places) if made_before else names.index(one.level)
+
+    def form(self, t: int, *, near: bool) -> int:
+        """Return the form of an access: of its copy where that is near."""
+        one = self.copies[t].holds if near and t in self.copies else self.arrays[t]
+        return self.forms.setdefault(one, len(self.forms))
+
+    def footprint(self, t: int, line: int, *, near: bool = False, largest: bool = False) -> int:
+        """Return what `footprints_at` has: of largest boxes or of mean ones."""
+        wide, copied = 1.0 if t else self.width, near and t in self.copies
+        known = self.form(t, near=near), 1 if copied else line, largest, 1.0 if copied else wide
+        return self.footprints.setdefault(known, len(self.footprints))
+
+    def at_places(self, places: Sequence[LevelView]) -> dict[int, list[int]]:
+        """Return the fields of accesses, and of places with these."""
+        copies, levels, form, footprint = self.copies, self.levels, self.form, self.footprint
+        pairs = [(at, place.line, t) for at, place in enumerate(places) for t in self.tensors]
+        return {
+            fields.ACCESSED: [form(t, near=False) for t in self.tensors],
+            fields.COPIED: self.kinds,
+            fields.COPY_LOOPS: [copies[t].loops if t in copies else 0 for t in self.tensors],
+            fields.COPY_LEVEL: levels,
+            fields.COPY_FOOTPRINT: [footprint(t, 1, near=True) for t in self.tensors],
+            fields.READ_FORM: [form(t, near=at < levels[t]) for at, _, t in pairs],
+            fields.HELD_FOOTPRINT: [
+                footprint(t, line, near=at <= levels[t], largest=True) for at, line, t in pairs
+            ],
+            fields.MEAN_FOOTPRINT: [
+                footprint(t, line, near=at < levels[t]) for at, line, t in pairs
+            ],
+            fields.SOURCE_FOOTPRINT: [
+                footprint(t, line, largest=True) if at and self.kinds[t] == 1 else 0
+                for at, line, t in pairs
+            ],
+            fields.OUTPUT_FOOTPRINT: [footprint(0, place.line) for place in places],
+        }
+
+    def of_forms(self, order: Mapping[str, int]) -> dict[int, list[int]]:
+        """Return the fields of forms and of their footprints, once all are known."""
+        forms, most = self.forms, range(len(order))
+        axes = [[*one.rows, *[("", 0, 0) for _ in most]][: len(order)] for one in forms]
+        rows = [row for each in axes for row in each]
+        return {
+            fields.FOOTPRINT_FORM: [form for form, *_ in self.footprints],
+            fields.FOOTPRINT_LINE: [line for _, line, *_ in self.footprints],
+            fields.FOOTPRINT_LARGEST: [largest for *_, largest, _ in self.footprints],
+            fields.FORM_LETTERS: [sum(1 << order[x] for x in one.letters) for one in forms],
+            fields.FORM_AXES: [len(one.rows) for one in forms],
+            fields.FORM_ELEMENT: [one.element for one in forms],
+            fields.AXIS_LETTER: [order.get(letter, 0) for letter, _, _ in rows],
+            fields.AXIS_EXTENT: [extent for _, extent, _ in rows],
+            fields.AXIS_PITCH: [pitch for *_, pitch in rows],
+        }
+
+    def in_reals(self, places: Sequence[LevelView]) -> dict[int, list[float]]:
+        """Return the fields that are no integers."""
+        copies, arrays = self.copies, self.arrays
+        return {
+            fields.FOOTPRINT_WIDTH: [width for *_, width in self.footprints],
+            fields.FORM_BYTES: [one.whole for one in self.forms],
+            fields.COPY_WIDTH: [
+                copies[t].holds.element / arrays[t].element if t in copies else 1.0
+                for t in self.tensors
+            ],
+            fields.CAPACITY: [place.capacity for place in places],
+            fields.OPTIONS: [self.width, WHOLE_SUM_PASSES, PACK_CROSSINGS],
+        }
+
+
+def _is_plain(work: Work, loops: Sequence[tuple[str, str]], copies: Sequence[_Copy]) -> bool:
+    """Return whether each axis of arrays and of copies is a letter, and one thread does all."""
+    arrays = work.accesses
+    several = [*arrays, *(one.holds for one in copies)]
+    plain = all(one.plain and one.loaded is None for one in several)
+    plain = plain and all(len(one.rows) == len(one.axes) for one in several)
+    written = [one.mode != "read" for one in arrays] == [not t for t in range(len(arrays))]
+    known = all(one.layout in _COPIES for one in copies) and work.share == 1
+    return plain and written and known and all(kind != "threads" for _, kind in loops)
+
+
+@lru_cache(maxsize=256)
+def _form_of(
+    work: Work,
+    loops: tuple[tuple[str, str], ...],
+    copies: tuple[_Copy, ...],
+    within: tuple[int, int],
+    output: Output,
+    places: tuple[LevelView, ...],
+) -> _Form | None:
+    """Return what tilings with some loops and copies have in common; None if Python counts them.
+
+    `within` are the loops of a call, and those over which registers hold the output.
+    """
+    if not _is_plain(work, loops, copies):
+        return None
+    touched, seen = _Touched(work, copies, places), [letter for letter, _ in loops]
+    order = {letter: at for at, (letter, _) in enumerate(work.extents)}
+    given: dict[int, list[int]] = {
+        fields.STEPS: [seen.count(letter) + 1 for letter in order],
+        fields.LOOP_LETTER: [order[letter] for letter in seen],
+        fields.LOOP_STEP: [seen[: at + 1].count(letter) for at, letter in enumerate(seen)],
+        fields.LOOP_SIDE: [kind in ("vector", "unrolled") for _, kind in loops],
+    }
+    given |= touched.at_places(places)
+    given |= touched.of_forms(order)
+    f = np.zeros(fields.SIZE, np.int64)
+    kept = _keep(f, given, np.int64), _keep(f, touched.in_reals(places), np.float64)
+    tensors, footprints = len(work.accesses), len(touched.footprints)
+    depth, steps = max(given[fields.STEPS]), len(loops) + 1
+    f[: fields.TILINGS] = (
+        *(len(order), depth, len(loops), len(places)),
+        *(tensors, len(touched.forms), footprints),
+    )
+    unread = {"stream": 2, "store": 1}.get(output, 0)
+    f[[fields.CALL, fields.HELD, fields.UNREAD]] = *within, unread
+    words = [*[steps] * 3, *[depth + 1] * 2, steps, *[len(order)] * 4]
+    words += [footprints * steps, *[tensors] * 3]
+    begins = WORD_BYTES * np.cumsum([0, *words])
+    return _Form(f, kept, work.extents, begins[:-1], sum(words))
+
+
+def _keep(
+    f: NDArray[np.int64], given: Mapping[int, Sequence[float]], kind: type[Any]
+) -> NDArray[Any]:
+    """Return one array of several, and write the address of each to its field."""
+    kept = np.array([size for one in given.values() for size in one], kind)
+    ends = np.cumsum([0, *map(len, given.values())])[:-1]
+    f[list(given)] = kept.ctypes.data + WORD_BYTES * ends
+    return kept
