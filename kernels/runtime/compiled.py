@@ -215,7 +215,7 @@ def is_ready(function: Compiled) -> bool:
         return True
     with _lock:
         if module not in _makers and not _path_of(module).exists():
-            order = f"import os, {module}\nfrom {__name__} import load_functions\nos.nice(19)\n"
+            order = f"import os, {module}\nfrom {__name__} import load_functions\nos.nice(5)\n"
             _makers[module] = start_maker(f"{order}load_functions({module!r})")
         maker = _makers.get(module)
         return maker is None or maker.poll() is not None

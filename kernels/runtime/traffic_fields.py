@@ -40,56 +40,56 @@ KEPT_LETTER, KEPT_STEP, KEPT_COUNT = range(23, 26)
 LENGTHS, TIMES = range(26, 28)
 """Of parts of a range, how long they are and how often they come."""
 
-TRIPS, FIRST, GRID, MEAN, LARGEST = range(28, 33)
+TRIPS, FIRST, GRID, BOX = range(28, 32)
 """Of one tiling: trips of loops that run, else 0; where each letter's chain is; what the present
-box begins at multiples of; its mean and its largest sides."""
+box begins at multiples of, and its sides."""
 
-TOUCHED, CAME, OWN, LAST = range(33, 37)
+TOUCHED, CAME, OWN, LAST = range(32, 36)
 """Footprints; what has come in; and of what is read and of each array the last loop so far that
 moves it."""
 
 # Of each letter
 
-STEPS = 37
+STEPS = 36
 
 # Of each loop
 
-LOOP_LETTER, LOOP_STEP, LOOP_SIDE = range(38, 41)
+LOOP_LETTER, LOOP_STEP, LOOP_SIDE = range(37, 40)
 """Its letter, the step that all its trips make, and whether lanes or written-out code walk it."""
 
 # Of each form: an array, or its copy, as it lies
 
-FORM_LETTERS, FORM_AXES, FORM_ELEMENT, FORM_BYTES = range(41, 45)
+FORM_LETTERS, FORM_AXES, FORM_ELEMENT, FORM_BYTES = range(40, 44)
 """The bits of its letters, how many axes it has, bytes of an element, and of the array."""
 
-AXIS_LETTER, AXIS_EXTENT, AXIS_PITCH = range(45, 48)
+AXIS_LETTER, AXIS_EXTENT, AXIS_PITCH = range(44, 47)
 """Of each axis, the last one first; in rows of as many as there are letters."""
 
 # Of each footprint: what a form touches after each loop
 
-FOOTPRINT_FORM, FOOTPRINT_LINE, FOOTPRINT_LARGEST, FOOTPRINT_WIDTH = range(48, 52)
+FOOTPRINT_FORM, FOOTPRINT_LINE, FOOTPRINT_LARGEST, FOOTPRINT_WIDTH = range(47, 51)
 """Of which form, in lines of how many bytes, whether of largest boxes, how many times as wide."""
 
 # Of each tensor
 
-ACCESSED, COPIED, COPY_LOOPS, COPY_LEVEL, COPY_WIDTH, COPY_FOOTPRINT = range(52, 58)
+ACCESSED, COPIED, COPY_LOOPS, COPY_LEVEL, COPY_WIDTH, COPY_FOOTPRINT = range(51, 57)
 """The form of the array; 1 if calls fill a copy, 2 if it was made before; loops that use one
 filling; the place that it lives in; its bytes beside the array's; and its footprint."""
 
 # Of each place and tensor
 
-READ_FORM, HELD_FOOTPRINT, MEAN_FOOTPRINT, SOURCE_FOOTPRINT = range(58, 62)
+READ_FORM, HELD_FOOTPRINT, MEAN_FOOTPRINT, SOURCE_FOOTPRINT = range(57, 61)
 """The form that is read there; the footprints that are held and that move; and those of what copies
 are made from."""
 
 # Of each place
 
-CAPACITY, OUTPUT_FOOTPRINT = range(62, 64)
+CAPACITY, OUTPUT_FOOTPRINT = range(61, 63)
 """Bytes, and what the output has."""
 
-OPTIONS = 64
+OPTIONS = 63
 
-SIZE = 65
+SIZE = 64
 
 OUTPUT_WIDTH, WHOLE_SUM_PASSES, PACK_CROSSINGS = range(3)
 """Options: how many times as wide the output is while it is summed; see `constants.policy`."""

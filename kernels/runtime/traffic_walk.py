@@ -41,6 +41,9 @@ def _reals(f, field):
 @compiled(INT, INT, returns=INT, inner=True)
 def _common(one, other):
     """Return the greatest common divisor."""
+    if one & (one - 1) == 0 and one != 0:  # a power of two, as lines have
+        lowest = other & (0 - other)
+        return lowest if lowest != 0 and lowest < one else one
     while other != 0:
         rest = one % other
         one = other
@@ -154,37 +157,38 @@ def _find_footprints(f, loops, changed):
     """
     letters, steps = _ints(f, fields.KEPT_LETTER), _ints(f, fields.KEPT_STEP)
     first, sizes, counts = _ints(f, fields.FIRST), _ints(f, fields.SIZES), _ints(f, fields.COUNTS)
-    corners, ends = _ints(f, fields.CORNERS), _ints(f, fields.STEPS)
-    trips, grid = _reals(f, fields.TRIPS), _ints(f, fields.GRID)
-    mean, largest = _reals(f, fields.MEAN), _reals(f, fields.LARGEST)
+    corners, ends, trips = _ints(f, fields.CORNERS), _ints(f, fields.STEPS), _reals(f, fields.TRIPS)
+    grid, box, masks = _ints(f, fields.GRID), _reals(f, fields.BOX), _ints(f, fields.FORM_LETTERS)
     forms, lines = _ints(f, fields.FOOTPRINT_FORM), _ints(f, fields.FOOTPRINT_LINE)
-    wide, widths = _ints(f, fields.FOOTPRINT_LARGEST), _reals(f, fields.FOOTPRINT_WIDTH)
-    masks, touched = _ints(f, fields.FORM_LETTERS), _reals(f, fields.TOUCHED)
-    for letter in range(f[fields.LETTERS]):
-        grid[letter] = 1
-        mean[letter] = 1.0
-        largest[letter] = 1.0
-    for at in range(loops + 1):
-        letter = 0
-        if at:
-            letter = letters[at]
-            here = first[letter] + steps[at]
-            trips[at] = 0.0
-            if counts[here - 1] > counts[here]:
-                trips[at] = as_real(counts[here - 1]) / as_real(counts[here])
-                grid[letter] = corners[here]
-                largest[letter] = as_real(sizes[here])
-                extent = sizes[first[letter] + ends[letter] - 1]
-                mean[letter] = as_real(extent) / as_real(counts[here])
-        for number in range(f[fields.FOOTPRINTS]):
-            place, form = number * (loops + 1) + at, forms[number]
-            if changed < 0 or masks[form] & changed:
-                moves = trips[at] > 0.0 and (masks[form] >> letter) & 1 if at else 1
-                if moves:
-                    box = largest if wide[number] else mean
-                    touched[place] = _touch(f, form, lines[number], box) * widths[number]
+    largest, widths = _ints(f, fields.FOOTPRINT_LARGEST), _reals(f, fields.FOOTPRINT_WIDTH)
+    for at in range(1, loops + 1):
+        here = first[letters[at]] + steps[at]
+        trips[at] = 0.0
+        if counts[here - 1] > counts[here]:
+            trips[at] = as_real(counts[here - 1]) / as_real(counts[here])
+    for number in range(f[fields.FOOTPRINTS]):
+        form, touched = forms[number], _reals(f, fields.TOUCHED)
+        place = number * (loops + 1)
+        if changed < 0 or masks[form] & changed:
+            for letter in range(f[fields.LETTERS]):
+                grid[letter] = 1
+                box[letter] = 1.0
+            touched[place] = _touch(f, form, lines[number], box) * widths[number]
+            for at in range(1, loops + 1):
+                letter = letters[at]
+                if trips[at] > 0.0 and (masks[form] >> letter) & 1:
+                    here, extent = (
+                        first[letter] + steps[at],
+                        sizes[first[letter] + ends[letter] - 1],
+                    )
+                    grid[letter] = corners[here]
+                    if largest[number]:
+                        box[letter] = as_real(sizes[here])
+                    else:
+                        box[letter] = as_real(extent) / as_real(counts[here])
+                    touched[place + at] = _touch(f, form, lines[number], box) * widths[number]
                 else:
-                    touched[place] = touched[place - 1]
+                    touched[place + at] = touched[place + at - 1]
 
 
 @compiled(POINTER, INT, INT, INT, INT, INT, returns=INT, inner=True)

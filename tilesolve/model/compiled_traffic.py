@@ -35,13 +35,12 @@ _COPIES = (None, "panels", "prepared")
 
 
 class _Copy(NamedTuple):
-    """A copy of an access: what it holds, how, where, and how many loops use one filling."""
+    """A copy of an access: what it holds, how, and where."""
 
     access: int
     holds: Access
     layout: str
     level: str
-    loops: int
 
 
 def count_compiled(tree: LoopTree, places: Sequence[LevelView]) -> Found | None:
@@ -57,7 +56,7 @@ def count_compiled(tree: LoopTree, places: Sequence[LevelView]) -> Found | None:
     (work, *others), loops, copies = tree.works, list[tuple[str, str]](), list[_Copy]()
     if others or tree.cells or not tree.aligned:
         return None
-    nodes, body, within = list[Any](), tree.body, [0, 0]
+    nodes, body, within, used = list[Any](), tree.body, [0, 0], [0] * len(work.accesses)
     while len(body) == 1 and not isinstance(body[0], Do):
         nodes.append(body[0])
         body = body[0].body
@@ -71,7 +70,8 @@ def count_compiled(tree: LoopTree, places: Sequence[LevelView]) -> Found | None:
         elif node.layout == "registers":
             within[1] = len(loops)
         else:
-            copies.append(_Copy(node.access, node.holds, node.layout, node.level, len(loops)))
+            copies.append(_Copy(node.access, node.holds, node.layout, node.level))
+            used[node.access] = len(loops)
     single = all(one and type(one[0]) is int and one[0] == 1 for one in steps.values())
     if len(body) != 1 or not (steps and single):
         return None
@@ -80,9 +80,11 @@ def count_compiled(tree: LoopTree, places: Sequence[LevelView]) -> Found | None:
 
     if not is_ready(traffic_walk.count_tilings):
         return None
-    call, held = within
-    form = _form_of(work, tuple(loops), tuple(copies), (call, held), tree.output, tuple(places))
-    return None if form is None else form.count(steps)
+    touched = _touched_by(work, tuple(copies), tuple(places))
+    if touched is None or any(kind == "threads" for _, kind in loops):
+        return None
+    form = _form_of(work, touched, tuple(loops), tuple(used), (*within, tree.output))
+    return form.count(steps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +104,7 @@ class _Form:
     """
 
     fields: NDArray[np.int64]
-    arrays: tuple[NDArray[np.int64], NDArray[np.float64]]
+    arrays: tuple[_Touched, NDArray[Any]]
     extents: tuple[tuple[str, int], ...]
     begins: NDArray[np.int64]
     words: int
@@ -187,6 +189,14 @@ class _Touched:
             self.kinds[t] = _COPIES.index(one.layout)
             made_before = one.layout == "prepared"
             self.levels[t] = len(places) if made_before else names.index(one.level)
+        self.fields = np.zeros(fields.SIZE, np.int64)
+        order = {letter: at for at, (letter, _) in enumerate(work.extents)}
+        given = self.at_places(places)
+        given |= self.of_forms(order)
+        reals = self.in_reals(places)
+        self.kept = _keep(self.fields, given, np.int64), _keep(self.fields, reals, np.float64)
+        counts = len(places), len(self.arrays), len(self.forms), len(self.footprints)
+        self.fields[fields.PLACES : fields.TILINGS] = counts
 
     def form(self, t: int, *, near: bool) -> int:
         """Return the form of an access: of its copy where that is near."""
@@ -201,12 +211,11 @@ class _Touched:
 
     def at_places(self, places: Sequence[LevelView]) -> dict[int, list[int]]:
         """Return the fields of accesses, and of places with these."""
-        copies, levels, form, footprint = self.copies, self.levels, self.form, self.footprint
+        levels, form, footprint = self.levels, self.form, self.footprint
         pairs = [(at, place.line, t) for at, place in enumerate(places) for t in self.tensors]
         return {
             fields.ACCESSED: [form(t, near=False) for t in self.tensors],
             fields.COPIED: self.kinds,
-            fields.COPY_LOOPS: [copies[t].loops if t in copies else 0 for t in self.tensors],
             fields.COPY_LEVEL: levels,
             fields.COPY_FOOTPRINT: [footprint(t, 1, near=True) for t in self.tensors],
             fields.READ_FORM: [form(t, near=at < levels[t]) for at, _, t in pairs],
@@ -255,56 +264,52 @@ class _Touched:
         }
 
 
-def _is_plain(work: Work, loops: Sequence[tuple[str, str]], copies: Sequence[_Copy]) -> bool:
-    """Return whether each axis of arrays and of copies is a letter, and one thread does all."""
+@lru_cache(maxsize=64)
+def _touched_by(
+    work: Work, copies: tuple[_Copy, ...], places: tuple[LevelView, ...]
+) -> _Touched | None:
+    """Return what a work touches; None where an axis of an array or of a copy is no letter."""
     arrays = work.accesses
     several = [*arrays, *(one.holds for one in copies)]
     plain = all(one.plain and one.loaded is None for one in several)
     plain = plain and all(len(one.rows) == len(one.axes) for one in several)
     written = [one.mode != "read" for one in arrays] == [not t for t in range(len(arrays))]
     known = all(one.layout in _COPIES for one in copies) and work.share == 1
-    return plain and written and known and all(kind != "threads" for _, kind in loops)
+    return _Touched(work, copies, places) if plain and written and known else None
 
 
 @lru_cache(maxsize=256)
 def _form_of(
     work: Work,
+    touched: _Touched,
     loops: tuple[tuple[str, str], ...],
-    copies: tuple[_Copy, ...],
-    within: tuple[int, int],
-    output: Output,
-    places: tuple[LevelView, ...],
-) -> _Form | None:
-    """Return what tilings with some loops and copies have in common; None if Python counts them.
+    used: tuple[int, ...],
+    within: tuple[int, int, Output],
+) -> _Form:
+    """Return what tilings with some loops have in common.
 
-    `within` are the loops of a call, and those over which registers hold the output.
+    For each access `used` are the loops that use one filling of its copy. `within` are the loops of
+    a call, those over which registers hold the output, and how that is written.
     """
-    if not _is_plain(work, loops, copies):
-        return None
-    touched, seen = _Touched(work, copies, places), [letter for letter, _ in loops]
     order = {letter: at for at, (letter, _) in enumerate(work.extents)}
-    given: dict[int, list[int]] = {
+    seen = [letter for letter, _ in loops]
+    f, (call, held, output) = touched.fields.copy(), within
+    given: dict[int, Sequence[int]] = {
         fields.STEPS: [seen.count(letter) + 1 for letter in order],
         fields.LOOP_LETTER: [order[letter] for letter in seen],
         fields.LOOP_STEP: [seen[: at + 1].count(letter) for at, letter in enumerate(seen)],
         fields.LOOP_SIDE: [kind in ("vector", "unrolled") for _, kind in loops],
+        fields.COPY_LOOPS: used,
     }
-    given |= touched.at_places(places)
-    given |= touched.of_forms(order)
-    f = np.zeros(fields.SIZE, np.int64)
-    kept = _keep(f, given, np.int64), _keep(f, touched.in_reals(places), np.float64)
-    tensors, footprints = len(work.accesses), len(touched.footprints)
-    depth, steps = max(given[fields.STEPS]), len(loops) + 1
-    f[: fields.TILINGS] = (
-        *(len(order), depth, len(loops), len(places)),
-        *(tensors, len(touched.forms), footprints),
-    )
+    kept = _keep(f, given, np.int64)
+    depth, steps, tensors = max(given[fields.STEPS]), len(loops) + 1, len(used)
+    f[: fields.PLACES] = len(order), depth, len(loops)
     unread = {"stream": 2, "store": 1}.get(output, 0)
-    f[[fields.CALL, fields.HELD, fields.UNREAD]] = *within, unread
-    words = [*[steps] * 3, *[depth + 1] * 2, steps, *[len(order)] * 4]
-    words += [footprints * steps, *[tensors] * 3]
+    f[[fields.CALL, fields.HELD, fields.UNREAD]] = call, held, unread
+    words = [*[steps] * 3, *[depth + 1] * 2, steps, *[len(order)] * 3]
+    words += [len(touched.footprints) * steps, *[tensors] * 3]
     begins = WORD_BYTES * np.cumsum([0, *words])
-    return _Form(f, kept, work.extents, begins[:-1], sum(words))
+    return _Form(f, (touched, kept), work.extents, begins[:-1], sum(words))
 
 
 def _keep(

@@ -363,8 +363,9 @@ def _chains_near(
 ) -> list[Chain]:
     """Return the chains of one index near some shares of its continuous tiles."""
     extent, unit = setting.fused.problem.sizes[index], setting.smallest(index)
-    levels = range(1, setting.levels + 1)
-    wanted = [tiles[name_tile(level, index, setting.levels)] for level in levels]
+    depth = setting.levels
+    levels = range(1, depth + 1)
+    wanted = [tiles[name_tile(level, index, depth)] for level in levels]
     near = [_Near.of([share * size for share in shares], extent) for size in wanted]
     own = [level == 1 or choice[level - 2] is not None for level in levels]
     least = [setting.smallest(index, level) for level in levels]
@@ -376,7 +377,7 @@ def _chains_near(
 
     def grow(chain: Chain) -> Iterator[Chain]:
         level = len(chain)
-        if level == setting.levels:
+        if level == depth:
             yield chain
             return
         for size in list_sizes(level, chain[-1] if chain else unit):
