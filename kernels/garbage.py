@@ -1,4 +1,4 @@
-"""Garbage collection, which is paused while code is made: all that is made then is in use."""
+"""Garbage collection, paused while code and plans are made: what is made then is in use."""
 
 from __future__ import annotations
 

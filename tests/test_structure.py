@@ -267,6 +267,7 @@ NUMBERS = {
         "contractions.reference": "MAX_LETTERS MAX_OPERANDS",
         "contractions.spec": "_NAMES _DIGITS",
         "contractions.statements.computation": "_MAX_BYTES",
+        "contractions.statements.extents": "_ENDLESS",
         "contractions.subscripts": "_LABELS",
         "expressions.compile": "MAX_AXES MAX_LOOP_OPERANDS",
         "system.checks": "MAX_THREADS",

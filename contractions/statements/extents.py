@@ -23,6 +23,9 @@ from tilesolve.contractions.statements.terms import Number, Read
 
 Shape = tuple[int, ...]
 
+_ENDLESS = 2**62
+"""More than any extent."""
+
 
 def find_extents(
     stages: Sequence[Stage], sizes: Mapping[str, int] | int, shapes: Mapping[str, Shape]
@@ -83,7 +86,7 @@ def list_uses(stages: Sequence[Stage], name: str) -> Iterable[tuple[Stage, Read]
 def _check_extent(extent: object, letter: str, text: str) -> None:
     if isinstance(extent, bool | np.bool_) or not isinstance(extent, int | np.integer):
         raise SizeError(f"the size of {letter!r} of {text!r} must be an integer, got {extent!r}")
-    if not 0 <= extent < 2**62:
+    if not 0 <= extent < _ENDLESS:
         wanted = "not be negative" if extent < 0 else "be below 2**62"
         raise SizeError(f"the size of {letter!r} of {text!r} must {wanted}, got {extent}")
 
@@ -110,14 +113,13 @@ class _Use:
 
 @dataclass(slots=True)
 class _Search:
-    """The search for extents; `found` are those that are known, `endless` is more than any."""
+    """The search for extents; `found` are those that are known."""
 
     stages: Sequence[Stage]
     letters: Sequence[str]
     shapes: dict[str, Shape]
     found: dict[str, int]
     uses: list[_Use] = field(default_factory=list)
-    endless: int = 2**62
 
     def find(self) -> dict[str, int]:
         """Return what follows from shapes, then from those of arrays that are computed."""
@@ -190,8 +192,8 @@ class _Search:
         if whole and all(self._reaches(one, letter, min(whole)) for one in uses):
             return min(whole)
         room = [self._room(one, letter) for one in uses]
-        found = min(room, default=self.endless)
-        return None if found == self.endless else max(found, 0)
+        found = min(room, default=_ENDLESS)
+        return None if found == _ENDLESS else max(found, 0)
 
     def _region(self, use: _Use, letter: str, extent: int) -> tuple[Box, list[Condition]]:
         """Return values of letters if one has an extent, and the conditions on those known."""
@@ -224,7 +226,7 @@ class _Search:
             if factor < 0
             else (position.divisor * use.extent - 1 - greatest) // factor + 1
         )
-        values = greatest_value(Affine.letter(letter), *self._region(use, letter, self.endless)) + 1
+        values = greatest_value(Affine.letter(letter), *self._region(use, letter, _ENDLESS)) + 1
         leaves = partial(self._leaves, use, letter)
         room = max(room, bisect_left(range(1, values + 1), 1, key=leaves))
         if room < 1 and least < 0 and use.extent and all(x <= y for x, y in box.values()):

@@ -292,7 +292,7 @@ def _choose_sides(wanted: _Wanted) -> tuple[int, ...]:
         waste = np.where(product <= size, size / product, np.inf)
         for i in some:
             waste = waste * np.ceil(extents[i] / sides[i]) * sides[i] / extents[i]
-        waste = waste**wanted.weight
+        waste = waste if wanted.weight == 1 else waste**wanted.weight
         others = {**dict(wanted.known), **{i: found[i] for i in letters if i not in some}}
         waste = waste * line_waste(problem, sides, others, line, wanted.tensors, wanted.ends)
         least = waste.min()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from math import lcm, prod
 
 from tilesolve.constants import policy
@@ -70,11 +71,30 @@ def stays_in_second_cache(strides: Mapping[str, int], box: Problem, machine: Mac
     >>> [stays_in_second_cache(strides, Problem.of("mn-mk-kn", n), machine) for n in (48, 192)]
     [True, False]
     """
+    return _stays(strides, box.sizes, box.itemsize, machine)
+
+
+def _stays(
+    strides: Mapping[str, int], sides: Mapping[str, int], itemsize: int, machine: Machine
+) -> bool:
+    """Return what `stays_in_second_cache` does, given the sides of the box."""
     capacity = capacity_of(machine.second_cache)
-    counts = lines_by_place(strides, box.sizes, machine.memory.line)
-    limit = policy.ALIASED_PAGES_RATIO * max(capacity // PAGE_BYTES, counts.mean())
-    size = 2 * box.itemsize * prod(box.sizes[i] for i in strides)
-    return bool(counts.max() <= limit) and size <= machine.costs.prefetch_share * capacity
+    size = 2 * itemsize * prod(sides[i] for i in strides)
+    if size > machine.costs.prefetch_share * capacity:
+        return False
+    steps, lengths = tuple(strides.items()), tuple(sides[i] for i in strides)
+    most, mean = _lines_at_places(steps, lengths, machine.memory.line)
+    return most <= policy.ALIASED_PAGES_RATIO * max(capacity // PAGE_BYTES, mean)
+
+
+@lru_cache(maxsize=256)
+def _lines_at_places(
+    strides: tuple[tuple[str, int], ...], sides: tuple[int, ...], line: int
+) -> tuple[float, float]:
+    """Return how many lines of a box are at a place in their pages: most, and in the mean."""
+    steps = dict(strides)
+    counts = lines_by_place(steps, dict(zip(steps, sides, strict=True)), line)
+    return float(counts.max()), float(counts.mean())
 
 
 def is_packed_late(problem: Problem, number: int, box: Mapping[str, int], machine: Machine) -> bool:
@@ -102,9 +122,7 @@ def is_packed_late(problem: Problem, number: int, box: Mapping[str, int], machin
     """
     if not third_cache_feeds(machine) or problem.bytes[number] <= capacity_of(machine.second_cache):
         return False
-    return not stays_in_second_cache(
-        problem.strides(number), _problem_of_box(problem, box), machine
-    )
+    return not _stays(problem.strides(number), box, problem.itemsize, machine)
 
 
 def cut_to_stay(
@@ -148,15 +166,9 @@ def cut_to_stay(
             for side in reversed(range(step, box[letter], step)):
                 if side / box[letter] <= kept:
                     break
-                smaller = _problem_of_box(problem, {**box, letter: side})
-                if stays_in_second_cache(strides, smaller, machine):
+                if _stays(strides, {**box, letter: side}, problem.itemsize, machine):
                     found, kept = {letter: side}, side / box[letter]
     return found
-
-
-def _problem_of_box(problem: Problem, box: Mapping[str, int]) -> Problem:
-    """Return a problem as large as a box."""
-    return Problem.of(problem.spec, {**problem.sizes, **box}, problem.dtype)
 
 
 def capacity_of(cache: Level | None) -> int:

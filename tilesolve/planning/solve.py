@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.garbage import pause_collection
 from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.strategy import GeometricProgram, alternatives, may_stream
@@ -118,5 +119,6 @@ def rank(problem: Problem, machine: Machine, threads: int, demand: Demand) -> li
     else:
         names = ", ".join(STRATEGIES)
         raise PlanError(f"there is no strategy {demand.strategy!r}; there are {names}")
-    found = strategy.solutions(problem, machine, threads, demand)
-    return sorted(found, key=lambda one: one.score)
+    with pause_collection():  # hardly anything that a search makes is part of a cycle
+        found = strategy.solutions(problem, machine, threads, demand)
+        return sorted(found, key=lambda one: one.score)

@@ -77,7 +77,7 @@ class Shape:
             else:
                 sums.append((f"longest[{name}]", scaled, np.nan))
         sums += [(f"limit[{name}]", limit, 1.0) for name, limit in program.limits.items()]
-        occurring = {symbol for _, one, _ in sums for symbol in one.symbols}
+        occurring = {x for _, one, _ in sums for powers, _ in one.terms for x, _ in powers}
         occurring |= {symbol for pair in program.nested for symbol in pair}
         names = tuple(name for name in program.variables if name in occurring)
         at = {name: number for number, name in enumerate(names)}
