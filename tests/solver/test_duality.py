@@ -78,6 +78,21 @@ def test_no_feasible_point_is_below(program, at, others, data):
     check_below(program, bound, [dict.fromkeys(SYMBOLS, 1.0), *others])
 
 
+@pytest.mark.parametrize("least", [5e-324, 2e-309, 1e-300])
+def test_multipliers_far_apart_give_a_bound(least):
+    """One that is not a normal number beside one that is large."""
+    x, y = Signomial.symbol("x"), Signomial.symbol("y")
+    program = Posynomials(
+        variables={"x": (1.0, 9.0), "y": (1.0, 9.0)},
+        times={"t": 8 / x + 8 / y},
+        limits={"room": x * y * 0.25},
+        weight=0.01,
+    )
+    multipliers = {"longest[t]": -least, "limit[room]": -1e4}
+    bound = find_dual_bound(program, {"x": 2.0, "y": 2.0}, multipliers)
+    check_below(program, bound, [{"x": 2.0, "y": 2.0}])
+
+
 @given(proved_programs(), st.lists(points, min_size=5, max_size=5), st.floats(0, 1.5))
 @examples(30, 150)
 def test_iterates_prove_their_bounds(program, others, share):

@@ -73,7 +73,8 @@ def find_dual_bound(
         raise SolverError(f"a sum with a negative coefficient has no bound: {program.times}")
     given = np.maximum([-multipliers.get(name, 0.0) for name in shape.constraints], 0.0)
     x = np.log([point[name] for name in shape.names])
-    return bound_at(shape, x, given) * program.unit
+    with np.errstate(over="ignore", invalid="ignore"):  # of multipliers far apart
+        return bound_at(shape, x, given) * program.unit
 
 
 def bound_at(shape: Shape, x: Vector, multipliers: Vector) -> float:
