@@ -304,3 +304,6 @@ of microseconds."""
 
 COMPILED_TILINGS = 1024
 """Tilings whose traffic compiled code counts; more of them are counted at once by NumPy."""
+
+COMPILED_POINTS = 2**53
+"""Points of a nest that compiled code counts: its integers have 64 bits, those of Python any."""

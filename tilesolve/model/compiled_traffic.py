@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesolve.constants.policy import PACK_CROSSINGS, WHOLE_SUM_PASSES
-from tilesolve.constants.tuning import COMPILED_TILINGS
+from tilesolve.constants.tuning import COMPILED_POINTS, COMPILED_TILINGS
 from tilesolve.kernels.runtime import traffic_fields as fields
 from tilesolve.model.access import Access, Size
 from tilesolve.model.level_view import LevelView
@@ -54,7 +54,12 @@ def count_compiled(tree: LoopTree, places: Sequence[LevelView]) -> Found | None:
         The register file and the caches, nearest first.
     """
     (work, *others), loops, copies = tree.works, list[tuple[str, str]](), list[_Copy]()
-    if others or tree.cells or not tree.aligned:
+    if (
+        others
+        or tree.cells
+        or not tree.aligned
+        or prod(dict(work.extents).values()) > COMPILED_POINTS
+    ):
         return None
     nodes, body, within, used = list[Any](), tree.body, [0, 0], [0] * len(work.accesses)
     while len(body) == 1 and not isinstance(body[0], Do):
