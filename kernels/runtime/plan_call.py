@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
-from inspect import Signature
+from inspect import Parameter, Signature
 from types import DynamicClassAttribute
 from typing import Any
 
@@ -176,11 +176,19 @@ def take_calls(kind: type, found: object, held: object) -> None:
     content = list((ctypes.c_ssize_t * size).from_address(id(found)))
     slot = WORD_BYTES * content.index(id(held))
     words = np.array([id(method), id(kind), slot, id(OUT_NAME), id(None)], np.int64)
-    definition = Definition.of(address(_call_plan), FASTCALL | KEYWORDS, method.__doc__)
+    definition = Definition.of(address(_call_plan), FASTCALL | KEYWORDS, _describe(method))
     setattr(kind, name, definition.bind_method(words))
     # Python finds what objects of the class take, not the class, by its name.
     setattr(kind, signature, DynamicClassAttribute(lambda _: takes))
     _methods[kind.__call__] = method
+
+
+def _describe(method: Callable[..., Any]) -> str:
+    """Return a method's documentation behind what it takes, as Python reads it of C functions."""
+    takes = Signature.from_callable(method)
+    names = [one.replace(annotation=Parameter.empty) for one in takes.parameters.values()]
+    plain = takes.replace(parameters=names, return_annotation=Signature.empty)
+    return f"call{plain}\n--\n\n{method.__doc__ or ''}"
 
 
 _methods: dict[Callable[..., Any], Callable[..., Any]] = {}

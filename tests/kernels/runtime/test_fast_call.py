@@ -177,7 +177,9 @@ def test_classes_have_their_methods_still(repeated):
     assert (other(A) == A).all()
     assert (pickle.loads(pickle.dumps(found))(A, B, a=0.5) == 0.5 * A + B).all()
     assert [*inspect.signature(found).parameters] == ["arrays", "out", "named"]
-    assert "Returns" in (found.__call__.__doc__ or "")
+    for call in (found.__call__, type(found).__call__):
+        assert "Returns" in (call.__doc__ or "") and "--" not in call.__doc__
+        assert {"arrays", "out", "named"} <= {*inspect.signature(call).parameters}
 
 
 def test_a_plan_of_a_contraction_takes_its_output_by_name_and_by_position(prepared):
