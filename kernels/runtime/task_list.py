@@ -158,7 +158,7 @@ def _run_share(stage, own, team, s):
     """Run tasks of a stage that no other thread has taken, a thread's own ones first."""
     tasks, count = as_pointer(stage[fields.STAGE_TASKS]), stage[fields.STAGE_COUNT]
     taken, done = stage[fields.STAGE_TAKEN], 0
-    first = own * count // team
+    first = own % team * count // team  # more may help than the stages were written for
     for turn in range(count):
         number = first + turn
         if number >= count:

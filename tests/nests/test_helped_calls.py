@@ -49,7 +49,12 @@ def _offer_first(job, threads):
     begun.wait()
 
 
-@pytest.mark.parametrize("offer", [workers.offer, _offer_never, _offer_first])
+def _offer_many(job, threads):
+    """More come than there are parts of the work, as other arrays may have more."""
+    _offer_first(job, 40 * threads)
+
+
+@pytest.mark.parametrize("offer", [workers.offer, _offer_never, _offer_first, _offer_many])
 def test_results_do_not_depend_on_who_helps(monkeypatch, offer):
     plan, rng = _plan(), np.random.default_rng(1)
     monkeypatch.setattr(stage_team, "offer", offer)

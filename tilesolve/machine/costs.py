@@ -127,10 +127,10 @@ class Costs:
         40e-6, "s/call", "such a call where caches hold nothing of it: code comes from memory, too"
     )
     threads_seconds: float = _cost(
-        200e-6, "s/call", "call by several threads besides what they compute", "calibrate"
+        20e-6, "s/call", "call by several threads besides what they compute", "calibrate"
     )
     cold_threads_seconds: float = _cost(
-        500e-6, "s/call", "such a call where cores of other threads slept meanwhile", "calibrate"
+        200e-6, "s/call", "such a call where cores of other threads slept meanwhile", "calibrate"
     )
     cold_work_seconds: float = _cost(
         3e-6, "s/work", "work of a network besides what it computes: its code comes from far caches"
