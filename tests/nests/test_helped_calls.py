@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from tilesolve.contractions.errors import SizeError
+from tilesolve.kernels.runtime import task_fields as fields
+from tilesolve.kernels.runtime.task_list import run_stages
 from tilesolve.nests import stage_team
 from tilesolve.nests.plan import nest
+from tilesolve.nests.task_writer import TaskStage
 from tilesolve.system import workers
 
 MACHINE = "i7-6700k"
@@ -49,12 +52,7 @@ def _offer_first(job, threads):
     begun.wait()
 
 
-def _offer_many(job, threads):
-    """More come than there are parts of the work, as other arrays may have more."""
-    _offer_first(job, 40 * threads)
-
-
-@pytest.mark.parametrize("offer", [workers.offer, _offer_never, _offer_first, _offer_many])
+@pytest.mark.parametrize("offer", [workers.offer, _offer_never, _offer_first])
 def test_results_do_not_depend_on_who_helps(monkeypatch, offer):
     plan, rng = _plan(), np.random.default_rng(1)
     monkeypatch.setattr(stage_team, "offer", offer)
@@ -62,6 +60,21 @@ def test_results_do_not_depend_on_who_helps(monkeypatch, offer):
         given, out = _draw(rng), np.full((37, 41), np.nan)
         assert plan(*given, out=out) is out
         np.testing.assert_allclose(out, _right(*given), rtol=1e-13)
+
+
+@pytest.mark.parametrize("own", [0, 2, 3, 9, 20])
+def test_more_threads_than_a_call_has_parts(own):
+    """As other arrays may have more parts: each looks at all tasks of this call, and no others."""
+    marks, slots = np.ones(64, np.int64), np.zeros(fields.GIVEN, np.int64)
+    goes_on = np.zeros(1, np.int64)
+    team = stage_team.StageTeam.of([TaskStage(0, 3)], 0)
+    marks[-1] = 3  # all are taken, and done
+    team.table[0, fields.STAGE_TAKEN] = marks.ctypes.data
+    team.table[0, fields.STAGE_DONE] = marks[-1:].ctypes.data
+    team.words[fields.TEAM_SIZE], slots[fields.STOP] = 3, goes_on.ctypes.data
+    addresses = [one.ctypes.data for one in (team.table, team.words, slots)]
+    assert run_stages(addresses[0], 1, own, *addresses[1:]) == 0
+    assert marks.tolist() == [2, 2, 2, *[1] * 60, 3]
 
 
 def test_who_comes_late_does_nothing(monkeypatch):
