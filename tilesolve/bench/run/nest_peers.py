@@ -7,6 +7,7 @@ statements, and an array for the result, which its run returns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tilesolve.bench.case import Array, place_array
@@ -53,7 +54,7 @@ def run_plan(made: NestPlan, nest: NestCase, operands: Operands, out: Array) -> 
     """Return a run of a plan of ours, and what the plan says."""
     params, figures = dict(nest.params), Figures(predicted=made.seconds, how=made.how)
     return Made(
-        lambda: made(*operands, out=out, **params),
+        partial(made, *operands, out=out, **params),
         lambda _: figures,
         lambda: made.executor.load(operands, params, out),
     )
@@ -71,7 +72,7 @@ def tilesolve_outs(
 ) -> Made:
     """Make ready the same; figures say what calls take with `out` over those without."""
     made, params = _solve(nest, machine, threads, start="warm"), dict(nest.params)
-    target: list[Array | None] = [out]
+    runs = [partial(made, *operands, out=out, **params)]
 
     def describe(timed: Timer) -> Figures:
         others = [place_array(out.shape, out.dtype.name, offset) for offset in OUT_OFFSETS]
@@ -79,16 +80,17 @@ def tilesolve_outs(
             one.fill(0)
         times: list[list[float]] = [[] for _ in (None, *others)]
         for _ in range(OUT_ROUNDS):
-            for target[0], found in zip((None, *others), times, strict=True):
+            for one, found in zip((None, *others), times, strict=True):
+                runs[0] = partial(made, *operands, out=one, **params)
                 found.append(timed())
-        target[0] = out
+        runs[0] = partial(made, *operands, out=out, **params)
         without, *given = map(min, times)
         outs = tuple(seconds / without for seconds in given)
         cold = made.predict("cold")
         return Figures(predicted=made.seconds, how=made.how, predicted_cold=cold, outs=outs)
 
     return Made(
-        lambda: made(*operands, out=target[0], **params),
+        lambda: runs[0](),
         describe,
         lambda: made.executor.load(operands, params, out),
     )

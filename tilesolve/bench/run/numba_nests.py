@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from tilesolve.bench.case import Array
@@ -61,11 +62,11 @@ def make_numba(
         given = [*(held[name] for name in _arrays(stage)), *own]
         compiled = loops(space["loops"])
         compiled.compile(tuple(map(numba.typeof, given)))
-        calls.append((compiled, given))
+        calls.append(partial(compiled, *given))
 
     def run() -> Array:
-        for compiled, given in calls:
-            compiled(*given)
+        for call in calls:
+            call()
         return out
 
     return run
