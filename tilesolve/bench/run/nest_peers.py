@@ -80,8 +80,8 @@ def tilesolve_outs(
             one.fill(0)
         times: list[list[float]] = [[] for _ in (None, *others)]
         for _ in range(OUT_ROUNDS):
-            for one, found in zip((None, *others), times, strict=True):
-                runs[0] = partial(made, *operands, out=one, **params)
+            for target, found in zip((None, *others), times, strict=True):
+                runs[0] = partial(made, *operands, out=target, **params)
                 found.append(timed())
         runs[0] = partial(made, *operands, out=out, **params)
         without, *given = map(min, times)
