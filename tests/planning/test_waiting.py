@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilesolve import Machine, Problem, plan
-from tilesolve.constants.tuning import MIN_STAGED_RUN_BYTES
+from tilesolve.constants.tuning import MIN_STAGED_RUN_BYTES, MIN_STEPS_TO_PREFETCH_C
 from tilesolve.contractions.roles import ROWS, SUMS
 from tilesolve.kernels.runtime.state import KIND_COPY, KIND_TRANSPOSE_ROWS
 from tilesolve.model.access import accesses_of
@@ -165,6 +165,31 @@ def test_stores_straight_from_registers_are_one_more_level():
         aligned = replace(problem, aligned_output=True)
         assert leaves_registers(aligned, nest, MACHINE) == (columns == 8)
     assert found == {(16, 8): True, (16, 2): False, (300, 8): False, (300, 2): False}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("copies", [("L1", "L1"), ("L1", None), (None, "L1")])
+@pytest.mark.parametrize("steps", [MIN_STEPS_TO_PREFETCH_C - 1, MIN_STEPS_TO_PREFETCH_C])
+@pytest.mark.parametrize("bits", [256, 512])
+def test_calls_wait_for_short_runs_unless_they_prefetch_their_lines(bits, steps, copies, dtype):
+    """Long sums do so, and short ones of wide kernels whose columns are copied."""
+    sizes = {"m": 4096, "n": 4096, "k": steps}
+    costs = replace(MACHINE.costs, part_line_seconds=1e-12)
+    problem = Problem.of("mn-mk-kn", sizes, dtype)
+    machine = replace(MACHINE, vector_bits=bits, costs=costs)
+    call, tile = {"m": 4, "n": 3, "k": steps}, {"m": 40, "n": 30, "k": steps}
+    bands = [("register", "kmn", call), ("L1", "kmn", tile), ("memory", "kmn", 4096)]
+    nest = Nest.of(problem, bands, packed=copies, output="stream")
+    cost, view = compute_price(problem, nest, MACHINE), list_levels(MACHINE)[-1]
+    overlap = costs.kernel_overlap
+    taken = costs.cached_store_slowdown * problem.bytes[0] / machine.memory.bandwidth
+    early = steps >= MIN_STEPS_TO_PREFETCH_C
+    early = early or (bits == 512 and copies[0] == "L1" and dtype == "float64")
+    waited = score_times([cost.seconds, taken], overlap) - cost.seconds if early else taken
+    shown = 1.0 if cost.bottleneck == "memory" else overlap
+    wanted = max(0.0, waited - shown * float(view.seconds([problem.bytes[0]])))
+    assert store_seconds(problem, nest, cost, machine) == pytest.approx(wanted, abs=1e-9)
+    assert early or wanted > 0
 
 
 @settings(max_examples=60)

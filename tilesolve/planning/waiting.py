@@ -9,6 +9,8 @@ from math import prod
 from tilesolve.constants import policy, tuning
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.codegen.shape import Shape
+from tilesolve.kernels.codegen.unrolling import prefetches_columns_of_c
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import accesses_of
@@ -142,23 +144,24 @@ def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> 
     """Return the seconds by which stores past the caches delay calls, beyond memory's part.
 
     What leaves straight from registers does so beside the next steps, as a level works beside the
-    arithmetic. Calls wait for all else: for long runs, staged or not, as long as memory takes for
-    their bytes, and longer for runs that are too short for that, which go through the caches. Their
-    ends take as long as they take at least, where they lie amid lines: see `share_amid_lines`. What
-    the score has of the bytes as memory's time is left out. See
-    ``docs/decisions/071-stores-wait.md``.
+    arithmetic, and so does what goes through the caches where calls prefetch its lines. Calls wait
+    for all else. Long runs take as long as memory takes for their bytes, and runs that are too
+    short for that, which go through the caches, take longer. Their ends take as long as they take
+    at least, where they lie amid lines: see `share_amid_lines`. What the score has of the bytes as
+    memory's time is left out. See ``docs/decisions/071-stores-wait.md``.
     """
     if nest.output != "stream" or is_half(share.dtype):
         return 0.0
     memory, view, size = machine.memory, list_levels(machine)[-1], cost.levels[-1].volumes[0]
     costs, taken = machine.costs, size / (memory.stream or memory.bandwidth)
-    if leaves_registers(share, nest, machine):
-        beside = score_times([cost.seconds, taken], costs.kernel_overlap)
-        taken = float(beside) - cost.seconds
-    elif mean_run(share, nest) < _STAGED:
+    beside = leaves_registers(share, nest, machine)
+    if not beside and mean_run(share, nest) < _STAGED:
         runs = size / run_touched(accesses_of(share)[0], _stored_box(nest))
         ends = runs * amid_share(share, nest, machine) * part_seconds(machine)
         taken = max(costs.cached_store_slowdown * taken, taken + ends)
+        beside = prefetches_c(share, nest, machine)
+    if beside:
+        taken = float(score_times([cost.seconds, taken], costs.kernel_overlap)) - cost.seconds
     shown = 1.0 if cost.bottleneck == memory.name else costs.kernel_overlap
     return max(0.0, taken - shown * float(view.seconds([size])))
 
@@ -175,11 +178,29 @@ def leaves_registers(share: Problem, nest: Nest, machine: Machine) -> bool:
     whole = whole and not any(side % lanes(share.dtype, machine.vector_bits) for side in sides)
     if share.aligned_output or not whole:
         return whole
-    tile, box = dict(call), outermost_tile(nest)
+    tile = dict(call)
     runs = prod(tile[i] for i in output) * share.itemsize / run_of(share, share.spec.output, tile)
-    steps = prod(side for letter, side in box.items() if letter not in output)
-    few = runs <= tuning.MAX_RUNS_IN_PIECES and steps < tuning.MIN_STEPS_TO_PREFETCH_C
+    few = runs <= tuning.MAX_RUNS_IN_PIECES and not _has_long_sums(share, nest)
     return few and mean_run(share, nest) >= _STAGED
+
+
+def prefetches_c(share: Problem, nest: Nest, machine: Machine) -> bool:
+    """Return whether calls prefetch lines of C that they store through the caches.
+
+    Long sums do, and of short ones those of wide kernels whose columns are copied.
+    """
+    operands = enumerate(share.spec.operands)
+    columns = [number for number, tensor in operands if share.lane not in tensor.letters]
+    copied = all(nest.kind(number) != "in place" for number in columns)
+    shape = Shape(share.dtype, machine.vector_bits, 1, 1, 1, packed=copied)
+    return _has_long_sums(share, nest) or prefetches_columns_of_c(shape)
+
+
+def _has_long_sums(share: Problem, nest: Nest) -> bool:
+    """Return whether calls have as many steps as it takes to prefetch all lines of C one by one."""
+    box, output = outermost_tile(nest), share.spec.output.letters
+    steps = prod(side for letter, side in box.items() if letter not in output)
+    return steps >= tuning.MIN_STEPS_TO_PREFETCH_C
 
 
 def mean_run(share: Problem, nest: Nest) -> float:
