@@ -48,48 +48,54 @@ TOUCHED, CAME, OWN, LAST = range(32, 36)
 """Footprints; what has come in; and of what is read and of each array the last loop so far that
 moves it."""
 
+REACHES, POSITIONS = range(36, 38)
+"""Of axes of several letters, by their last one: how far a box reaches, and what it touches."""
+
 # Of each letter
 
-STEPS = 36
+STEPS = 38
 
 # Of each loop
 
-LOOP_LETTER, LOOP_STEP, LOOP_SIDE = range(37, 40)
+LOOP_LETTER, LOOP_STEP, LOOP_SIDE = range(39, 42)
 """Its letter, the step that all its trips make, and whether lanes or written-out code walk it."""
 
 # Of each form: an array, or its copy, as it lies
 
-FORM_LETTERS, FORM_AXES, FORM_ELEMENT, FORM_BYTES = range(40, 44)
-"""The bits of its letters, how many axes it has, bytes of an element, and of the array."""
+FORM_LETTERS, FORM_AXES, FORM_ELEMENT, FORM_BYTES, FORM_WINDOWS = range(42, 47)
+"""The bits of its letters, how many there are, bytes of an element, and of the array; and whether
+it has windows: 0 if each axis is a letter, 2 if one has several, else 1."""
 
-AXIS_LETTER, AXIS_EXTENT, AXIS_PITCH = range(44, 47)
-"""Of each axis, the last one first; in rows of as many as there are letters."""
+AXIS_LETTER, AXIS_EXTENT, AXIS_PITCH, AXIS_STEP, AXIS_ENDS = range(47, 52)
+"""Of each letter its axis, in rows of as many as there are letters: the last axis first, or with
+windows the first. How far it moves, in bytes and in positions; and whether the axis ends there."""
 
 # Of each footprint: what a form touches after each loop
 
-FOOTPRINT_FORM, FOOTPRINT_LINE, FOOTPRINT_LARGEST, FOOTPRINT_WIDTH = range(47, 51)
-"""Of which form, in lines of how many bytes, whether of largest boxes, how many times as wide."""
+FOOTPRINT_FORM, FOOTPRINT_LINE, FOOTPRINT_LARGEST, FOOTPRINT_WIDTH = range(52, 56)
+"""Of which form, in lines of how many bytes (0: all that lies between counts), whether of largest
+boxes, how many times as wide."""
 
 # Of each tensor
 
-ACCESSED, COPIED, COPY_LOOPS, COPY_LEVEL, COPY_WIDTH, COPY_FOOTPRINT = range(51, 57)
+ACCESSED, COPIED, COPY_LOOPS, COPY_LEVEL, COPY_WIDTH, COPY_FOOTPRINT = range(56, 62)
 """The form of the array; 1 if calls fill a copy, 2 if it was made before; loops that use one
 filling; the place that it lives in; its bytes beside the array's; and its footprint."""
 
 # Of each place and tensor
 
-READ_FORM, HELD_FOOTPRINT, MEAN_FOOTPRINT, SOURCE_FOOTPRINT = range(57, 61)
+READ_FORM, HELD_FOOTPRINT, MEAN_FOOTPRINT, SOURCE_FOOTPRINT = range(62, 66)
 """The form that is read there; the footprints that are held and that move; and those of what copies
 are made from."""
 
 # Of each place
 
-CAPACITY, OUTPUT_FOOTPRINT = range(61, 63)
+CAPACITY, OUTPUT_FOOTPRINT = range(66, 68)
 """Bytes, and what the output has."""
 
-OPTIONS = 63
+OPTIONS = 68
 
-SIZE = 64
+SIZE = 69
 
 OUTPUT_WIDTH, WHOLE_SUM_PASSES, PACK_CROSSINGS = range(3)
 """Options: how many times as wide the output is while it is summed; see `constants.policy`."""

@@ -26,6 +26,12 @@ def as_reals(builder, address):
     return builder.inttoptr(address, REALS)
 
 
+@intrinsic
+def as_int(builder, value):
+    """Return a double without what is behind its point."""
+    return builder.fptosi(value, INT)
+
+
 @inlined
 def _ints(f, field):
     """Return an array of integers."""
@@ -54,11 +60,9 @@ def _common(one, other):
 @compiled(POINTER, INT, INT, inner=True)
 def _count_chain(f, first, steps):
     """Count the tiles of one chain of steps, and find what they begin at multiples of."""
-    sizes, counts, corners = (
-        _ints(f, fields.SIZES),
-        _ints(f, fields.COUNTS),
-        _ints(f, fields.CORNERS),
-    )
+    sizes = _ints(f, fields.SIZES)
+    counts = _ints(f, fields.COUNTS)
+    corners = _ints(f, fields.CORNERS)
     lengths, times = _ints(f, fields.LENGTHS), _ints(f, fields.TIMES)
     last, parts, common = first + steps - 1, 1, 0
     extent = sizes[last]
@@ -92,11 +96,9 @@ def _count_chain(f, first, steps):
 @compiled(POINTER, inner=True)
 def _keep_loops(f):
     """Find the loops that run in some tiling."""
-    chains, offsets, counts = (
-        _ints(f, fields.CHAINS),
-        _ints(f, fields.OFFSETS),
-        _ints(f, fields.COUNTS),
-    )
+    chains = _ints(f, fields.CHAINS)
+    offsets = _ints(f, fields.OFFSETS)
+    counts = _ints(f, fields.COUNTS)
     letters, steps = _ints(f, fields.LOOP_LETTER), _ints(f, fields.LOOP_STEP)
     sides = _ints(f, fields.LOOP_SIDE)
     kept_letter, kept_step = _ints(f, fields.KEPT_LETTER), _ints(f, fields.KEPT_STEP)
@@ -118,8 +120,65 @@ def _keep_loops(f):
 
 
 @compiled(POINTER, INT, INT, REALS, returns=REAL, inner=True)
+def _touch_windows(f, form, line, box):
+    """Return what `_touch` does where axes are sums of letters: see `Access.scattered`."""
+    first, count = form * f[fields.LETTERS], _ints(f, fields.FORM_AXES)[form]
+    letters, extents = _ints(f, fields.AXIS_LETTER), _ints(f, fields.AXIS_EXTENT)
+    pitches, factors = _ints(f, fields.AXIS_PITCH), _ints(f, fields.AXIS_STEP)
+    ends, grid = _ints(f, fields.AXIS_ENDS), _ints(f, fields.GRID)
+    reaches, sides = _reals(f, fields.REACHES), _reals(f, fields.POSITIONS)
+    element, whole = _ints(f, fields.FORM_ELEMENT)[form], _reals(f, fields.FORM_BYTES)[form]
+    elements, around, positions, far = as_real(element), 1.0, 1.0, 0.0
+    for number in range(count):
+        side = box[letters[first + number]]
+        positions = positions * side
+        far = far + as_real(factors[first + number]) * (side - 1.0)
+        if ends[first + number]:
+            reach = 1.0 + far
+            touched = positions if positions < reach else reach
+            reaches[number] = reach
+            sides[number] = touched
+            elements = elements * touched
+            around = around * reach
+            positions = 1.0
+            far = 0.0
+    if line == 0:
+        return as_real(element) * around
+    if line <= element:
+        return whole if whole < elements else elements
+    run, held, contiguous, grows, corner = as_real(element), 1.0, 1, 1, line
+    axis = count - 1
+    for back in range(count):
+        number = count - 1 - back
+        at = first + number
+        if ends[at]:
+            axis = number
+            # Within a row lines have no gaps; rows that are left out are gaps.
+            grows = 1 if back == 0 or (contiguous and sides[axis] >= reaches[axis]) else 0
+        corner = _common(corner, pitches[at] * grid[letters[at]] if grows else pitches[at])
+        if number == 0 or ends[at - 1]:
+            contiguous = 0
+            if grows:
+                run = run * reaches[axis]
+                held = held * sides[axis]
+                contiguous = 1 if reaches[axis] >= as_real(extents[at]) else 0
+    if _ints(f, fields.FORM_WINDOWS)[form] == 2:
+        parts = run / as_real(corner)
+        wholes = as_int(parts)
+        wholes = wholes + 1 if as_real(wholes) < parts else wholes
+        run = as_real(wholes) * as_real(corner)
+    lines = run if contiguous else run + as_real(line - corner)
+    most_lines = held * as_real(line)
+    lines = most_lines if most_lines < lines else lines
+    found = elements / (as_real(element) * held) * lines
+    return whole if whole < found else found
+
+
+@compiled(POINTER, INT, INT, REALS, returns=REAL, inner=True)
 def _touch(f, form, line, box):
     """Return the bytes of a form that a box touches, in whole lines."""
+    if _ints(f, fields.FORM_WINDOWS)[form]:
+        return _touch_windows(f, form, line, box)
     most, count = f[fields.LETTERS], _ints(f, fields.FORM_AXES)[form]
     letters, extents = _ints(f, fields.AXIS_LETTER), _ints(f, fields.AXIS_EXTENT)
     pitches, grid, first = _ints(f, fields.AXIS_PITCH), _ints(f, fields.GRID), form * most
@@ -275,11 +334,9 @@ def _walk(f, place, loops):
 @compiled(POINTER, INT, INT, inner=True)
 def _count_copies(f, loops, tiling):
     """Find the elements of each tensor that are copied, repetitions counted."""
-    letters, trips, kept = (
-        _ints(f, fields.KEPT_LETTER),
-        _reals(f, fields.TRIPS),
-        _ints(f, fields.KEPT_COUNT),
-    )
+    letters = _ints(f, fields.KEPT_LETTER)
+    trips = _reals(f, fields.TRIPS)
+    kept = _ints(f, fields.KEPT_COUNT)
     copied, used = _ints(f, fields.COPIED), _ints(f, fields.COPY_LOOPS)
     copies, forms = _ints(f, fields.COPY_FOOTPRINT), _ints(f, fields.FOOTPRINT_FORM)
     masks, elements = _ints(f, fields.FORM_LETTERS), _ints(f, fields.FORM_ELEMENT)
@@ -302,17 +359,13 @@ def _count_copies(f, loops, tiling):
 def _add_copies(f, place, loops, tiling):
     """Add to what comes into a place what copies of packed operands cause there."""
     tensors, count = f[fields.TENSORS], f[fields.TILINGS]
-    copied, levels, used = (
-        _ints(f, fields.COPIED),
-        _ints(f, fields.COPY_LEVEL),
-        _ints(f, fields.COPY_LOOPS),
-    )
+    copied = _ints(f, fields.COPIED)
+    levels = _ints(f, fields.COPY_LEVEL)
+    used = _ints(f, fields.COPY_LOOPS)
     held, source = _ints(f, fields.HELD_FOOTPRINT), _ints(f, fields.SOURCE_FOOTPRINT)
-    touched, came, kept = (
-        _reals(f, fields.TOUCHED),
-        _reals(f, fields.CAME),
-        _ints(f, fields.KEPT_COUNT),
-    )
+    touched = _reals(f, fields.TOUCHED)
+    came = _reals(f, fields.CAME)
+    kept = _ints(f, fields.KEPT_COUNT)
     room = _reals(f, fields.CAPACITY)[place]
     forms, copies = _ints(f, fields.FOOTPRINT_FORM), _ints(f, fields.COPY_FOOTPRINT)
     for t in range(tensors):
@@ -367,11 +420,9 @@ def _count_place(f, place, loops, tiling):
 def count_tilings(address):
     """Find what tilings move, given the address of the fields."""
     f = as_pointer(address)
-    chains, offsets, steps = (
-        _ints(f, fields.CHAINS),
-        _ints(f, fields.OFFSETS),
-        _ints(f, fields.STEPS),
-    )
+    chains = _ints(f, fields.CHAINS)
+    offsets = _ints(f, fields.OFFSETS)
+    steps = _ints(f, fields.STEPS)
     numbers, first, count = _ints(f, fields.NUMBERS), _ints(f, fields.FIRST), f[fields.TILINGS]
     for letter in range(f[fields.LETTERS]):
         for chain in range(chains[letter]):

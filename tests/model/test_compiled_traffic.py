@@ -21,6 +21,15 @@ from tilesolve.model.loop_tree import LoopTree, tree_of_bands
 from tilesolve.model.traffic import count_traffic
 
 SPECS = ("mn-mk-kn", "abc-dba-dc", "ba-cad-dbc", "abcd-ea-ebdc", "bmn-bmk-bkn", "ab-a-b", "a-ka-k")
+LAYERS = (
+    "hk-[2h+r]-rk",
+    "hwk-[3h+2r]c[w+s]-kcrs",
+    "hk-[3h]k-rk",
+    "hcw-[h+2r]c[2w]-cr",
+    "h-[h+r+s]-rs",
+)
+"""Those whose axes are sums of letters, or leave some out."""
+
 CACHES = ("L1", "L2", "L3")
 
 
@@ -50,19 +59,22 @@ def boxes(draw: st.DrawFn, problem: Problem, caches: int, many: tuple[int, ...])
 
 
 @st.composite
-def trees(draw: st.DrawFn, many: tuple[int, ...] = ()) -> tuple[LoopTree, list[LevelView]]:
+def trees(
+    draw: st.DrawFn, specs: tuple[str, ...] = SPECS, many: tuple[int, ...] = ()
+) -> tuple[LoopTree, list[LevelView]]:
     """Draw the loops of one or more nests, and places of any capacity."""
-    spec = Spec.parse(draw(st.sampled_from(SPECS)))
+    spec = Spec.parse(draw(st.sampled_from(specs)))
     sizes = {i: draw(st.sampled_from([1, 2, 5, 8, 12, 24, 30, 64])) for i in spec.letters}
     dtype = draw(st.sampled_from(["float64", "float32", "float16"]))
     problem = Problem.of(spec, sizes, dtype)
     caches = draw(st.integers(1, len(CACHES)))
     names = ["register", *CACHES[:caches], "memory"]
     bands = [(name, draw(st.permutations(spec.letters))) for name in names]
-    kinds = [draw(st.sampled_from(["in place", "micro-panels", "prepared"])) for _ in spec.operands]
-    packed = [
-        draw(st.sampled_from(names[1:-1])) if one == "micro-panels" else None for one in kinds
-    ]
+    ways = ["in place", "micro-panels", "prepared"]
+    plain = [all(one.plain for one in operand.subscripts) for operand in spec.operands]
+    kinds = [draw(st.sampled_from(ways if one else [*ways, "windows"])) for one in plain]
+    filled = [one in ("micro-panels", "windows") for one in kinds]
+    packed = [draw(st.sampled_from(names[1:-1])) if one else None for one in filled]
     output = draw(st.sampled_from(["accumulate", "store", "stream"]))
     drawn = draw(boxes(problem, caches, many))
     tree = tree_of_bands(problem, bands, drawn, packed, output, kinds)
@@ -110,16 +122,30 @@ def test_many_nests_by_compiled_code(drawn):
     assert_alike(*drawn)
 
 
+@examples(60, 1000)
+@given(trees(LAYERS))
+def test_one_nest_of_a_layer(drawn):
+    """Windows, strides, and copies of them."""
+    assert_alike(*drawn)
+
+
+@examples(40, 500)
+@given(trees(LAYERS, many=(3, 2)))
+def test_many_nests_of_a_layer(drawn):
+    """Windows of boxes that differ."""
+    assert_alike(*drawn)
+
+
 def test_what_python_counts():
-    """Windows, whose axes have two letters, are none of compiled code's; nor are too many nests."""
+    """A letter of two axes is none of compiled code's; nor are too many nests."""
     places = [LevelView("register", 2048.0, 1, "memory", 1e10)]
 
     def tree(problem, box):
         bands = [(name, problem.spec.letters) for name in ("register", "memory")]
         return tree_of_bands(problem, bands, [box, problem.sizes], (None, None), "store")
 
-    layer = Problem.of("hk-[2h+r]-rk", "h=8,r=3,k=10")
-    assert count_compiled(tree(layer, dict.fromkeys(layer.spec.letters, 2)), places) is None
+    diagonal = Problem.of("hk-h[2h+r]-rk", "h=8,r=3,k=10")
+    assert count_compiled(tree(diagonal, dict.fromkeys(diagonal.spec.letters, 2)), places) is None
     product = Problem.of("mn-mk-kn", 64)
     for count, known in ((8, True), (100_000, False)):
         several = {"m": 8, "n": np.full(count, 8.0), "k": 64}

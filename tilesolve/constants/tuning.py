@@ -302,7 +302,7 @@ TURNS_TO_YIELD = 1 << 14
 """How often a thread looks whether others are done before it lets other threads run: for some tens
 of microseconds."""
 
-COMPILED_TILINGS = 1024
+COMPILED_TILINGS = 2048
 """Tilings whose traffic compiled code counts; more of them are counted at once by NumPy."""
 
 COMPILED_POINTS = 2**53

@@ -1,8 +1,9 @@
 """Traffic by compiled code: what `traffic` counts in Python, for some tilings of plain arrays.
 
-A contraction's nest is a chain of loops over arrays whose axes are letters. For these the same
-steps are compiled (`traffic_walk`), and tests hold both to the same figures. All else is counted in
-Python: windows, statements, symbols, and more tilings at once than NumPy takes longer for.
+A contraction's nest is a chain of loops over arrays whose axes are letters, or sums of letters that
+no other axis has. For these the same steps are compiled (`traffic_walk`), and tests hold both to
+the same figures. All else is counted in Python: statements, symbols, and more tilings at once than
+NumPy takes longer for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from tilesolve.constants.policy import PACK_CROSSINGS, WHOLE_SUM_PASSES
 from tilesolve.constants.tuning import COMPILED_POINTS, COMPILED_TILINGS
 from tilesolve.kernels.runtime import traffic_fields as fields
-from tilesolve.model.access import Access, Size
+from tilesolve.model.access import Access, Axis, Size
 from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import Call, Do, Loop, LoopTree, Work
 from tilesolve.model.nest import Output
@@ -27,11 +28,12 @@ from tilesolve.packing.sizes import WORD_BYTES
 
 _Sizes: TypeAlias = tuple[tuple[Size, ...], ...]
 
-Found: TypeAlias = tuple[_Sizes, _Sizes, _Sizes, tuple[Size, ...], Size]
-"""What moves into each place, both ways, and what packing adds; what is copied; and calls."""
+Found: TypeAlias = tuple[_Sizes, _Sizes, _Sizes, tuple[Size, ...], Size, Size]
+"""What moves into each place, both ways, and what packing adds; what is copied, of that what copies
+of windows have; and calls."""
 
-_COPIES = (None, "panels", "prepared")
-"""Layouts of copies, by what `COPIED` has for them."""
+_COPIES = {"panels": 1, "windows": 1, "prepared": 2}
+"""What `COPIED` has for the layouts of copies."""
 
 
 class _Copy(NamedTuple):
@@ -164,7 +166,7 @@ class _Form:
         f[fields.CHAINS : fields.NUMBERS + 1] = [start + WORD_BYTES * at for at in ends]
         at_rows = (WORD_BYTES * tilings * row for row in (*rows, rows[3] + tensors))
         f[fields.MOVED : fields.CALLS + 1] = [result + at for at in at_rows]
-        f[fields.KEPT_LETTER : fields.LAST + 1] = self.begins + (
+        f[fields.KEPT_LETTER : fields.POSITIONS + 1] = self.begins + (
             start + WORD_BYTES * (len(words) - self.words)
         )
         f[fields.TILINGS] = tilings
@@ -176,7 +178,9 @@ class _Form:
             tuple(tuple(each[at : at + tensors]) for at in range(begin, begin + rows[1], tensors))
             for begin in rows[:3]
         )
-        return moved, volumes, packing, tuple(each[rows[3] : -1]), each[-1]
+        copied = tuple(each[rows[3] : -1])
+        relaid = sum(copied[t] for t in self.arrays[0].relaid)
+        return moved, volumes, packing, copied, relaid, each[-1]
 
 
 class _Touched:
@@ -190,8 +194,9 @@ class _Touched:
         self.width = work.summed / self.arrays[0].element
         self.kinds, self.levels = [0 for _ in self.tensors], [0 for _ in self.tensors]
         names = [place.name for place in places]
+        self.relaid = [t for t, one in self.copies.items() if one.layout == "windows"]
         for t, one in self.copies.items():
-            self.kinds[t] = _COPIES.index(one.layout)
+            self.kinds[t] = _COPIES[one.layout]
             made_before = one.layout == "prepared"
             self.levels[t] = len(places) if made_before else names.index(one.level)
         self.fields = np.zeros(fields.SIZE, np.int64)
@@ -222,7 +227,10 @@ class _Touched:
             fields.ACCESSED: [form(t, near=False) for t in self.tensors],
             fields.COPIED: self.kinds,
             fields.COPY_LEVEL: levels,
-            fields.COPY_FOOTPRINT: [footprint(t, 1, near=True) for t in self.tensors],
+            fields.COPY_FOOTPRINT: [
+                footprint(t, 0) if t in self.relaid else footprint(t, 1, near=True)
+                for t in self.tensors
+            ],
             fields.READ_FORM: [form(t, near=at < levels[t]) for at, _, t in pairs],
             fields.HELD_FOOTPRINT: [
                 footprint(t, line, near=at <= levels[t], largest=True) for at, line, t in pairs
@@ -239,19 +247,23 @@ class _Touched:
 
     def of_forms(self, order: Mapping[str, int]) -> dict[int, list[int]]:
         """Return the fields of forms and of their footprints, once all are known."""
-        forms, most = self.forms, range(len(order))
-        axes = [[*one.rows, *[("", 0, 0) for _ in most]][: len(order)] for one in forms]
-        rows = [row for each in axes for row in each]
+        forms = self.forms
+        rows = [row for one in forms for row in _list_letters(one, len(order))]
         return {
             fields.FOOTPRINT_FORM: [form for form, *_ in self.footprints],
             fields.FOOTPRINT_LINE: [line for _, line, *_ in self.footprints],
             fields.FOOTPRINT_LARGEST: [largest for *_, largest, _ in self.footprints],
             fields.FORM_LETTERS: [sum(1 << order[x] for x in one.letters) for one in forms],
-            fields.FORM_AXES: [len(one.rows) for one in forms],
+            fields.FORM_AXES: [len(one.letters) for one in forms],
             fields.FORM_ELEMENT: [one.element for one in forms],
-            fields.AXIS_LETTER: [order.get(letter, 0) for letter, _, _ in rows],
-            fields.AXIS_EXTENT: [extent for _, extent, _ in rows],
-            fields.AXIS_PITCH: [pitch for *_, pitch in rows],
+            fields.FORM_WINDOWS: [
+                0 if one.plain else 1 + (len(one.letters) > len(one.axes)) for one in forms
+            ],
+            fields.AXIS_LETTER: [order.get(letter, 0) for letter, *_ in rows],
+            fields.AXIS_EXTENT: [extent for _, extent, *_ in rows],
+            fields.AXIS_PITCH: [pitch for _, _, pitch, *_ in rows],
+            fields.AXIS_STEP: [step for *_, step, _ in rows],
+            fields.AXIS_ENDS: [ends for *_, ends in rows],
         }
 
     def in_reals(self, places: Sequence[LevelView]) -> dict[int, list[float]]:
@@ -269,17 +281,40 @@ class _Touched:
         }
 
 
+def _is_counted(access: Access) -> bool:
+    """Return whether what boxes touch of an access is known here; some may have no shape."""
+    if access.plain:
+        return access.loaded is None and len(access.rows) == len(access.axes)
+    sums = all(axis.terms and axis == Axis(axis.terms) for axis in access.axes)
+    alone = sum(len(axis.terms) for axis in access.axes) == len(access.letters)
+    return access.loaded is None and sums and alone and len(access.shape) == len(access.axes)
+
+
+def _list_letters(access: Access, most: int) -> list[tuple[str, int, int, int, bool]]:
+    """Return for each letter of an access, and for some more, what fields of axes have."""
+    found = [(letter, extent, pitch, 1, True) for letter, extent, pitch in access.rows]
+    if not access.plain:
+        found = [
+            (letter, extent, access.element * pitch * step, step, at == len(axis.terms))
+            for axis, extent, pitch in zip(access.axes, access.shape, access.pitches, strict=True)
+            for at, (step, letter) in enumerate(axis.terms, start=1)
+        ]
+    return [*found, *[("", 0, 0, 0, False)] * (most - len(found))]
+
+
 @lru_cache(maxsize=64)
 def _touched_by(
     work: Work, copies: tuple[_Copy, ...], places: tuple[LevelView, ...]
 ) -> _Touched | None:
-    """Return what a work touches; None where an axis of an array or of a copy is no letter."""
+    """Return what a work touches; None where that is no box of letters, or sums of these."""
     arrays = work.accesses
     several = [*arrays, *(one.holds for one in copies)]
-    plain = all(one.plain and one.loaded is None for one in several)
-    plain = plain and all(len(one.rows) == len(one.axes) for one in several)
+    plain = all(_is_counted(one) for one in several)
+    # What windows reach to is divided by parts of lines, which is exact for powers of two.
+    plain = plain and all(place.line & (place.line - 1) == 0 for place in places)
     written = [one.mode != "read" for one in arrays] == [not t for t in range(len(arrays))]
     known = all(one.layout in _COPIES for one in copies) and work.share == 1
+    known = known and not any(one.layout == "windows" and one.holds.plain for one in copies)
     return _Touched(work, copies, places) if plain and written and known else None
 
 
@@ -312,7 +347,7 @@ def _form_of(
     unread = {"stream": 2, "store": 1}.get(output, 0)
     f[[fields.CALL, fields.HELD, fields.UNREAD]] = call, held, unread
     words = [*[steps] * 3, *[depth + 1] * 2, steps, *[len(order)] * 3]
-    words += [len(touched.footprints) * steps, *[tensors] * 3]
+    words += [len(touched.footprints) * steps, *[tensors] * 3, *[len(order)] * 2]
     begins = WORD_BYTES * np.cumsum([0, *words])
     return _Form(f, (touched, kept), work.extents, begins[:-1], sum(words))
 

@@ -115,7 +115,7 @@ def count_traffic(
         counted = count_compiled(tree, places)
         if counted is not None:
             names = tuple(one.array for one in tree.works[0].accesses)
-            return Traffic(*counted[:3], counted[3], 0.0, counted[4], names)
+            return Traffic(*counted, names)
     chain = Chain(tree)
     copied = {t: chain.copied(t) for t, (_, one) in chain.buffers.items() if is_filled(one)}
     sizes = {t: n * chain.buffers[t][1].holds.element for t, n in copied.items()}
