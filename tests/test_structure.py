@@ -230,7 +230,7 @@ NUMBERS = {
         "kernels.codegen.epilogue_steps": "_SIGNATURE",
         "running.addition": "_STEP",
         "kernels.runtime.contraction_call": "MAX_PLACES",
-        "kernels.runtime.fast_call": "MAX_NUMBERS MAX_STACK_BYTES",
+        "kernels.runtime.fast_call": "MAX_NUMBERS MAX_STACK_BYTES MAX_OWN_BYTES",
         "kernels.runtime.plan_call": "MAX_ROW",
         "kernels.runtime.guard_fields": "*",
         "kernels.runtime.interior_fields": "*",

@@ -40,6 +40,8 @@ _to_float = external("PyFloat_AsDouble", REAL)
 _to_integer = external("PyLong_AsLongLongAndOverflow", INT)
 _release_lock = external("PyEval_SaveThread", INT)
 _take_lock = external("PyEval_RestoreThread", VOID)
+_allocate = external("PyMem_RawMalloc", INT)
+_free = external("PyMem_RawFree", VOID)
 
 TYPE_OFFSET = OBJECT_HEADER_BYTES - np.dtype(np.intp).itemsize
 """Bytes from the beginning of an object to the address of its type, the last of what all have."""
@@ -50,7 +52,11 @@ MAX_NUMBERS = 32
 MAX_STACK_BYTES = 4096
 """Bytes of a workspace that a call has on its stack, where it is given none."""
 
-STACK_WORDS = (MAX_STACK_BYTES + ALIGNMENT_BYTES) // WORD_BYTES
+MAX_OWN_BYTES = 1 << 17
+"""Bytes of a workspace that a call takes by itself, where it is given none: C's `malloc` has so
+many at hand."""
+
+_STACK_WORDS = (MAX_STACK_BYTES + ALIGNMENT_BYTES) // WORD_BYTES
 
 
 @inlined
@@ -70,13 +76,25 @@ def are_alike(told, words, row):
 
 @inlined
 def run_alike(told, row, values, memory):
-    """Run on arrays that are alike, a long run without Python's lock; return 0 if it fails."""
-    thread = 0
+    """Run on arrays that are alike, a long run without Python's lock; return 0 if it fails.
+
+    Without memory, 0, it takes some of its own.
+    """
+    thread, taken, own = 0, 0, on_stack(_STACK_WORDS)
+    if not memory:
+        if told[fields.WORKSPACE_BYTES] > MAX_STACK_BYTES:
+            taken = _allocate(told[fields.WORKSPACE_BYTES] + ALIGNMENT_BYTES)
+            if not taken:
+                return 0
+            own = taken
+        memory = (own + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
     if not told[fields.IS_BRIEF]:
         thread = _release_lock()
     done = result(told[fields.RUN], told[fields.TOLD], row, values, memory)
     if not told[fields.IS_BRIEF]:
         _take_lock(thread)
+    if taken:
+        _free(taken)
     return done
 
 
@@ -134,7 +152,7 @@ def _repeat_run(myself, arguments, count):
     told, given = as_pointer(words), as_pointer(arguments)
     found, numbers = told[fields.NONE], told[fields.NUMBERS]
     values, row = on_stack(MAX_NUMBERS), arguments + WORD_BYTES * (numbers + 1)
-    memory = (on_stack(STACK_WORDS) + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
+    memory = 0
     if count != numbers + 1 + told[fields.GIVEN]:
         count_reference(found)
         return found
@@ -154,7 +172,7 @@ def prepare_call(words: Integers) -> Callable[..., Array | None]:
     """Return a function that computes if it is given arrays like those that the words describe.
 
     It takes the numbers, the workspace, the outputs, and the other arrays that the words describe,
-    all by position; it returns the first output. A workspace of up to `MAX_STACK_BYTES` may be
+    all by position; it returns the first output. A workspace of up to `MAX_OWN_BYTES` may be
     None. For other numbers (see `describe_number`), for what is no array, and for other arrays (see
     `match_arrays`), nothing is done, and None returned. It returns that, too, where a run fails.
 

@@ -30,19 +30,22 @@ VALUES = 6
 NEW = 7
 """Address of a Python function that returns an array for the first output."""
 
-GIVEN = 8
+WORKSPACE_BYTES = 8
+"""Of the workspace."""
+
+GIVEN = 9
 """How many arrays a call is given, the outputs first."""
 
-NONE = 9
+NONE = 10
 """Address of Python's `None`; `fast_call.addresses` has this and what follows."""
 
-ARRAY = 10
+ARRAY = 11
 """Address of the type of arrays."""
 
-FLOAT = 11
+FLOAT = 12
 """Address of the type of Python's floats."""
 
-ARRAYS = 12
+ARRAYS = 13
 """The arrays given, in their order: `array_guard.describe_arrays` for each."""
 
 # Fields of a number

@@ -29,7 +29,6 @@ from tilesolve.kernels.runtime.compiled import (
 )
 from tilesolve.kernels.runtime.fast_call import (
     MAX_NUMBERS,
-    STACK_WORDS,
     TYPE_OFFSET,
     are_alike,
     count_reference,
@@ -37,7 +36,7 @@ from tilesolve.kernels.runtime.fast_call import (
     run_alike,
 )
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES
-from tilesolve.packing.sizes import ALIGNMENT_BYTES, WORD_BYTES
+from tilesolve.packing.sizes import WORD_BYTES
 
 _drop_reference = external("Py_DecRef", VOID)
 _call = external("PyObject_Vectorcall", INT)
@@ -105,7 +104,6 @@ def _repeat(plan, recent, given, count, names):
     told, place = as_pointer(words), on_stack(MAX_ROW)
     row, numbers = as_pointer(place), as_pointer(on_stack(MAX_NUMBERS))
     values, made = on_stack(MAX_NUMBERS), 0
-    memory = (on_stack(STACK_WORDS) + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
     if not _line_up(told, plan, given, count, names, row, numbers):
         return 0
     if not row[0]:
@@ -118,7 +116,7 @@ def _repeat(plan, recent, given, count, names):
         values = told[fields.VALUES]
     elif alike:
         alike = read_numbers(told, numbers, as_pointer(values))
-    if alike and run_alike(told, place, values, memory):
+    if alike and run_alike(told, place, values, 0):
         if not made:
             count_reference(row[0])
         return row[0]

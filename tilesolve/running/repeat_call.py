@@ -15,7 +15,7 @@ from tilesolve.kernels.runtime.compiled import Compiled, address
 from tilesolve.kernels.runtime.contraction_call import MAX_PLACES, run_contraction
 from tilesolve.kernels.runtime.fast_call import (
     MAX_NUMBERS,
-    MAX_STACK_BYTES,
+    MAX_OWN_BYTES,
     addresses,
     describe_number,
     prepare_call,
@@ -134,7 +134,8 @@ class RepeatCall:
         words[guard_fields.RUN : guard_fields.NONE] = [
             *(address(code), told.ctypes.data),
             *(len(numbers), kinds.ctypes.data, brief, places.ctypes.data),
-            *(same.ctypes.data if same.size else 0, id(maker), len(arrays)),
+            *(same.ctypes.data if same.size else 0, id(maker)),
+            *(workspace_bytes, len(arrays)),
         ]
         words[guard_fields.NONE :] = addresses()
         words = np.concatenate([words, describe_arrays(arrays, outputs)])
@@ -195,8 +196,8 @@ class RepeatCall:
 
     @property
     def needs_bytes(self) -> int:
-        """Bytes of a workspace that `call` has to be given; 0 where its stack has room."""
-        return self.workspace_bytes if self.workspace_bytes > MAX_STACK_BYTES else 0
+        """Bytes of a workspace that `call` has to be given; 0 where it takes one by itself."""
+        return self.workspace_bytes if self.workspace_bytes > MAX_OWN_BYTES else 0
 
 
 _FACTORS = [describe_number("float64", takes_integers=False) for _ in ("alpha", "beta")]

@@ -13,7 +13,7 @@ from tilesolve import Machine, nest, plan
 from tilesolve.contractions.errors import PlanError, TilesolveError
 from tilesolve.kernels.runtime import guard_fields
 from tilesolve.kernels.runtime.array_guard import describe_arrays
-from tilesolve.kernels.runtime.fast_call import addresses, prepare_call
+from tilesolve.kernels.runtime.fast_call import MAX_OWN_BYTES, addresses, prepare_call
 from tilesolve.packing import buffers
 from tilesolve.packing.buffers import workspace
 
@@ -203,6 +203,34 @@ def test_a_plan_of_a_contraction_takes_its_output_by_name_and_by_position(prepar
         assert np.allclose(found(first, second, alpha=0.5), expected / 2)
         with pytest.raises(PlanError):
             found(first, second, out=first)
+
+
+@pytest.mark.parametrize("extent", [7, 33, 70, 150])
+def test_calls_with_packed_copies_take_memory_of_their_own(extent):
+    """Several threads at once, each with its own arrays, where copies are of few and many bytes."""
+    text = "d[i,j] = min(X[i,k] + Y[j,k], k)"
+    found = nest(text, extent, machine="i7-6700k", threads=1, cache=False)
+    generator = np.random.default_rng(extent)
+    pairs = [generator.standard_normal((2, extent, extent)) for _ in range(4)]
+    expected = [(x[:, None] + y).min(-1) for x, y in pairs]
+    found(*pairs[0])
+    recent = found.executor.quick
+    assert recent.workspace_bytes
+    assert recent.needs_bytes == (recent.workspace_bytes > MAX_OWN_BYTES and recent.workspace_bytes)
+    wrong = []
+
+    def compute(at):
+        out = np.full((extent, extent), np.nan)
+        for _ in range(100):
+            if not np.array_equal(found(*pairs[at], out=out), expected[at]):
+                wrong.append(at)
+
+    threads = [threading.Thread(target=compute, args=(at,)) for at in range(len(pairs))]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong
 
 
 def test_the_function_keeps_its_words():
