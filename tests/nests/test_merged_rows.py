@@ -21,6 +21,8 @@ STATEMENTS = {
     "o[z,y,x] = T[A[z,y,x]]": lambda A, B, c, T: T[A],
     "o[A[z,y,x]] += B[z,y,x]": lambda A, B, c, T: count(A, B),
     "o[z] = max(A[z,y,x])": lambda A, B, c, T: A.max(axis=(1, 2)),
+    "o[x] = max(A[z,y,x] - 2 * B[z,y,x]) + 1": lambda A, B, c, T: (A - 2 * B).max((0, 1)) + 1,
+    "o[z] = sum(A[z,y,x] & B[z,y,x], y, x)": lambda A, B, c, T: (A & B).sum((1, 2)),
     "o[z,y,x] = A[z,y,x] + x": lambda A, B, c, T: A + np.arange(A.shape[2]),
     "o[z,y,x] = A[z,y,x] + B[z,0,x]": lambda A, B, c, T: A + B[:, :1],
     "o[z,y,x] = A[z,y,x] - A[0,0,0]": lambda A, B, c, T: A - A[0, 0, 0],
@@ -84,6 +86,9 @@ def place(values, form, rng):
         ("o[y,x] = A[y,x] + A[y,x+1]", None),
         ("o[y,x] = A[y,x] * y", None),
         ("o[z] = sum(A[z,y,x], y, x)", None),
+        ("o[z] = max(A[z,y,x])", "o[z] = max(A[z,x], x)  z=2 x=20"),
+        ("o[z,y] = max(A[z,y,x])", "o[y] = max(A[y,x], x)  y=8 x=5"),
+        ("o[z,x] = min(A[z,y,x], y)", None),
     ],
 )
 def test_letters_that_stand_side_by_side_everywhere_are_one(text, merged):

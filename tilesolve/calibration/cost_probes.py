@@ -71,6 +71,9 @@ COST_PROBES: Mapping[str, MakeProbe] = MappingProxyType(
         "costs.window_cycles": lambda at: plan_runs.make_window_probe(at.runs),
         "costs.lanewise_slowdown": lambda at: plan_runs.make_lanewise_probe(at.runs),
         "costs.epilogue_cycles": lambda at: plan_runs.make_epilogue_probe(at.runs),
+        "costs.contraction_seconds": lambda at: statement_runs.make_contraction_probe(
+            at.statements, at.runs
+        ),
         "costs.statement_seconds": lambda at: statement_runs.make_statement_probe(at.statements),
         "costs.threads_seconds": lambda at: statement_runs.make_threads_probe(at.statements),
         "costs.cold_threads_seconds": lambda at: statement_runs.make_cold_threads_probe(

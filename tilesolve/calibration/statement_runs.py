@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.calibration.plan_runs import Measure, TimedRun, fastest, measure_difference
+from tilesolve.calibration.plan_runs import (
+    Measure,
+    PlanRuns,
+    TimedRun,
+    fastest,
+    measure_difference,
+)
+from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 
 POINTS, PLACES = 4096, 1024
@@ -74,6 +81,12 @@ def make_statement_probe(runs: StatementRuns) -> Measure:
     """Return what measures the seconds of a call besides what it computes."""
     run = runs.ready(CALLED, TINY)
     return lambda: fastest(run)[0]
+
+
+def make_contraction_probe(runs: StatementRuns, plans: PlanRuns) -> Measure | None:
+    """Return what measures the seconds of a tiny product beyond those of such a call."""
+    found = plans.ready(Problem.of("mn-mk-kn", TINY))
+    return found and measure_difference(runs.ready(CALLED, TINY), found, 1.0)
 
 
 def make_threads_probe(runs: StatementRuns) -> Measure | None:

@@ -119,6 +119,9 @@ class Costs:
     broadcast_cycles: float = _cost(
         0.35, "cycles/element", "reading an element of columns in place once more"
     )
+    contraction_seconds: float = _cost(
+        0.4e-6, "s/run", "run of a contraction besides its calls and packing", "calibrate"
+    )
     # Statements
     statement_seconds: float = _cost(
         0.2e-6, "s/call", "call of a plan of statements besides what it computes", "calibrate"

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
+
 from tilesolve.constants.nests import NEST_SHORT_ROW_VECTORS
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages
+from tilesolve.contractions.statements.operations import REDUCTIONS
 from tilesolve.contractions.statements.scans import Scan
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Position, Read, Reduce, Term
@@ -47,8 +50,8 @@ class MergedRows:
 def merge_rows(computation: Computation, lanes: int) -> MergedRows | None:
     """Return a statement with one row in place of several short ones; None if it has none.
 
-    It computes each element by itself, or updates elements in their order: sums would be added up
-    in another one.
+    It computes each element by itself, updates elements in their order, or reduces them by what
+    gives the same in any order: sums of floats would be added up in another one.
 
     Parameters
     ----------
@@ -65,13 +68,23 @@ def merge_rows(computation: Computation, lanes: int) -> MergedRows | None:
     o[x] = A[x] + b[0,x]  x=81 float64 {'o': (0,), 'A': (0,), 'b': (1,)}
     """
     (stage,) = computation.stages
-    if stage.sequence is not None or any(isinstance(x, Reduce | Scan) for x in stage.term.all):
+    ordered = stage.sequence is not None
+    if ordered or not all(_has_any_order(one, computation) for one in stage.term.all):
         return None
     found, axes = computation, dict[str, tuple[int, ...]]()
     while pair := _find_pair(found, NEST_SHORT_ROW_VECTORS * lanes):
         found, gone = _merge(found, *pair)
         axes = {name: (*axes.get(name, ()), *gone.get(name, ())) for name in (*axes, *gone)}
     return MergedRows(found, axes) if axes else None
+
+
+def _has_any_order(term: Term, computation: Computation) -> bool:
+    """Return whether points that a term goes through may come in any order."""
+    if not isinstance(term, Reduce):
+        return not isinstance(term, Scan)
+    if term.name in ("add", "multiply"):
+        return np.dtype(term.kind(computation.dtypes)).kind in "iu"
+    return term.name in REDUCTIONS
 
 
 def _find_pair(computation: Computation, longest: int) -> tuple[str, str] | None:
@@ -99,6 +112,9 @@ def _walks_rows(computation: Computation, stage: Stage, first: str, second: str)
     if pair & (bounds | numbers):
         return False
     rows, others = set[str](), set[str]()
+    sums = [set(one.over) & pair for one in stage.term.all if isinstance(one, Reduce)]
+    if any(one and one != pair for one in sums):
+        return False
     for element in (stage.target, *stage.reads):
         letters = [_letter_of(one) for one in element.subscripts]
         walked = [x for one in element.subscripts if isinstance(one, Affine) for x in one.letters]
@@ -142,6 +158,8 @@ def _rewrite(term: Term, letter: str) -> Term:
     """Return a term whose reads lack an axis."""
     if isinstance(term, Read):
         return _without(term, letter)
+    if isinstance(term, Reduce):
+        term = replace(term, over=tuple(one for one in term.over if one != letter))
     parts: Sequence[Term] = [_rewrite(part, letter) for part in term.parts]
     return term.rebuilt(parts) if parts else term
 

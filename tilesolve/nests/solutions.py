@@ -229,7 +229,8 @@ class ContractionSolution(_Statement):
     @property
     def score(self) -> float:
         """What it is compared by; waiting is left out, which prices of loops have none of."""
-        return sum(self.request.score(one.price) for one in self.plans)
+        begun = self.request.machine.costs.contraction_seconds
+        return sum(begun + self.request.score(one.price) for one in self.plans)
 
 
 BlockPart = LoopSolution | ContractionSolution

@@ -287,7 +287,6 @@ class WinogradPlan:
         leaves = self.leaves.values()
         band = max(sum(one.plan.solution.work_seconds for one in found) for found in leaves)
         band += self.enter.solution.work_seconds + warm_seconds(self.product)
-        band += self.product.machine.costs.statement_seconds
         pad = self.pad.solution.work_seconds if self.pad else 0.0
         return pad + band * -(-len(self.bands) // self.side)
 
@@ -386,7 +385,7 @@ def _flatten(matrices: Array) -> Array:
 def warm_seconds(found: Plan) -> float:
     """Return what a plan is predicted to take for arrays that lie in a cache."""
     places, costs = list_levels(found.machine, found.threads), found.machine.costs
-    return score_price(
+    return costs.contraction_seconds + score_price(
         charge_sources(start_arrays(found.price, places, "warm")), costs.kernel_overlap
     )
 

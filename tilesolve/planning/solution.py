@@ -235,7 +235,9 @@ class Solution:
     @property
     def score(self) -> float:
         """The seconds that it is compared by with other solutions of its problem."""
-        return score_price(self.cost, self.machine.costs.kernel_overlap, self.waiting)
+        costs = self.machine.costs
+        priced = score_price(self.cost, costs.kernel_overlap, self.waiting)
+        return costs.contraction_seconds + priced
 
     def score_after(self, between: Sequence[float]) -> float:
         """Return the score amid other works, of tensors that caches may hold.
@@ -248,7 +250,8 @@ class Solution:
         places, own = list_levels(self.machine, self.threads), [x / self.threads for x in between]
         started = start_arrays(self.cost, places, "cold", own)
         costs = self.machine.costs
-        return score_price(charge_sources(started), costs.kernel_overlap, self._waiting(started))
+        priced = score_price(charge_sources(started), costs.kernel_overlap, self._waiting(started))
+        return costs.contraction_seconds + priced
 
     @property
     def waiting(self) -> float:

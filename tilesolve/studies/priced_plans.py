@@ -208,7 +208,7 @@ def split_price(solution: Solution) -> dict[str, float]:
     return {
         **dict(zip(COMPUTE, (arithmetic, calls, packing, rest), strict=True)),
         **{level.level: level.seconds for level in price.levels},
-        WAITING: max(0.0, waiting),
+        WAITING: machine.costs.contraction_seconds + max(0.0, waiting),
         STORES: store_seconds(share, solution.nest, price, machine),
     }
 
