@@ -11,7 +11,7 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import BYTE, memory_type
 from tilesolve.kernels.ir.complexes import vector_of
-from tilesolve.kernels.programs.accesses import Target, emit_pointer
+from tilesolve.kernels.programs.accesses import Target, emit_pointer, walks_pixels
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 
@@ -46,6 +46,8 @@ def _row_letter(target: Target, subscripts: Sequence[Affine], scope: Scope) -> s
     """Return the letter of the loop that walks the rows of a block; None if there is none."""
     lanes = scope.lanes
     if lanes is None or target.unit is None or target.ring is not None:
+        return None
+    if walks_pixels(target, subscripts, lanes.letter):
         return None
     along = subscripts[target.unit]
     others = [one for axis, one in enumerate(subscripts) if axis != target.unit]

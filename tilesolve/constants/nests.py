@@ -61,8 +61,8 @@ by have reciprocals to multiply by, and bytes are picked out of a table in regis
 NEST_SINGLE_OPERATIONS = {"tanh": 35, "sigmoid": 34, "silu": 44, "gelu_tanh": 58, "gelu": 38}
 """The same of float32, where it is much less."""
 
-NEST_SPREAD_SHARE = 0.6
-"""Of the time of updates that is left where they go to several tables in turn."""
+NEST_WHOLE_UPDATE_SHARE = 0.6
+"""Of the time of an update that is left where it is of a whole number."""
 
 NEST_UPDATE_ADDITIONS = 4
 """As many additions as an update takes that waits for the last one of the same element: a store and

@@ -139,7 +139,7 @@ class Costs:
         3e-6, "s/work", "work of a network besides what it computes: its code comes from far caches"
     )
     gather_cycles: float = _cost(
-        1.5,
+        1.0,
         "cycles/element",
         "loading an element by itself, such as at a computed position",
         "calibrate",

@@ -254,7 +254,9 @@ class Access:
         pitch = self.element
         axes = list(zip(self.axes, reaches, sides, self.shape, strict=True))[::-1]
         for number, (axis, reach, side, extent) in enumerate(axes):
-            # Within a row lines have no gaps; rows that are left out are gaps.
+            # Within a row lines have no gaps; rows that are left out are gaps, if lines lie there.
+            if not axis.terms and (extent - reach) * pitch < line:
+                reach = extent
             grows = contiguous if number == 0 else contiguous & (side >= reach)
             grows = False if axis.computed else grows
             for step, letter in axis.terms:

@@ -10,7 +10,11 @@ from types import MappingProxyType
 import numpy as np
 
 from tilesolve.constants import tuning
-from tilesolve.constants.nests import NEST_OPERATIONS, NEST_SPREAD_SHARE, NEST_UPDATE_ADDITIONS
+from tilesolve.constants.nests import (
+    NEST_OPERATIONS,
+    NEST_UPDATE_ADDITIONS,
+    NEST_WHOLE_UPDATE_SHARE,
+)
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.promotion import widest_bytes
@@ -128,9 +132,11 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     trips = _Trips(stage, tree, computation.sizes, lanes)
     work = step_seconds(stage, dtypes, machine, tree.threads, vector, trips.written_out())
     cycle = 1 / machine.frequency
-    if any(list_spread(computation)):
-        work *= NEST_SPREAD_SHARE
-    elif stage.update is not None:  # of one element several wait for what the last one stored
+    whole = np.dtype(computation.output.dtype).kind in "biu"
+    if stage.update is not None and whole and not vector:
+        work *= NEST_WHOLE_UPDATE_SHARE
+    if stage.update is not None and not any(list_spread(computation)):
+        # Of one element several wait for what the last one stored.
         places = prod(computation.output.shape[: -1 if vector else None])
         wait = NEST_UPDATE_ADDITIONS * machine.fma_latency * cycle
         work = max(work, wait / max(places, 1))
@@ -152,7 +158,6 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     if vector in stage.summed:
         used = min(lanes, computation.sizes[vector])
         start += sums * ceil(log2(used)) * _joining_seconds(stage, computation, slot)
-    whole = np.dtype(computation.output.dtype).kind in "biu"
     latency = (1 if whole else machine.fma_latency) / trips.sums_in_turn(sums)
     seconds = steps * max(sums * work, latency * cycle) + calls * start
     return seconds * trips.share_of_thread()

@@ -230,7 +230,9 @@ class ContractionSolution(_Statement):
     def score(self) -> float:
         """What it is compared by; waiting is left out, which prices of loops have none of."""
         begun = self.request.machine.costs.contraction_seconds
-        return sum(begun + self.request.score(one.price) for one in self.plans)
+        return sum(
+            min(one.price.calls, 1) * begun + self.request.score(one.price) for one in self.plans
+        )
 
 
 BlockPart = LoopSolution | ContractionSolution

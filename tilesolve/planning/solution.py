@@ -235,9 +235,7 @@ class Solution:
     @property
     def score(self) -> float:
         """The seconds that it is compared by with other solutions of its problem."""
-        costs = self.machine.costs
-        priced = score_price(self.cost, costs.kernel_overlap, self.waiting)
-        return costs.contraction_seconds + priced
+        return self._score(self.cost, self.waiting)
 
     def score_after(self, between: Sequence[float]) -> float:
         """Return the score amid other works, of tensors that caches may hold.
@@ -249,9 +247,12 @@ class Solution:
         """
         places, own = list_levels(self.machine, self.threads), [x / self.threads for x in between]
         started = start_arrays(self.cost, places, "cold", own)
+        return self._score(charge_sources(started), self._waiting(started))
+
+    def _score(self, cost: Price, waiting: float) -> float:
         costs = self.machine.costs
-        priced = score_price(charge_sources(started), costs.kernel_overlap, self._waiting(started))
-        return costs.contraction_seconds + priced
+        begun = min(cost.calls, 1) * costs.contraction_seconds
+        return begun + score_price(cost, costs.kernel_overlap, waiting)
 
     @property
     def waiting(self) -> float:
