@@ -159,10 +159,27 @@ class StreamedRows:
         emit_ends(builder, self.lanes, (low, extent), (head, done), part)
 
     def emit_through_caches(self, low: Place, extent: ir.Value, part: Part, run: Run) -> None:
-        """Emit the same through the caches, which store what crosses lines as two parts."""
-        head = self._head(low, extent, BIT(0))
-        done = run(head, extent, None)
-        emit_ends(self.emitter.builder, self.lanes, (low, extent), (head, done), part)
+        """Emit the same through the caches, which store what crosses lines as two parts.
+
+        Short rows have code of their own, if that is short: they need not look where lines begin.
+        """
+        builder, none = self.emitter.builder, INT64(0)
+
+        def emit_long() -> None:
+            head = self._head(low, extent, BIT(0))
+            done = run(head, extent, None)
+            emit_ends(builder, self.lanes, (low, extent), (head, done), part)
+
+        def emit_short() -> None:
+            done = run(none, extent, None)
+            left = builder.sub(extent, done)
+            emit_first_lanes(builder, self.lanes, (low, done, left), part)
+
+        parts = len(self.emitter.stage(self.stage).term.all)
+        if self.in_block or parts > tuning.MAX_SHORT_ROW_PARTS:
+            emit_long()
+        else:
+            self.emitter.branch(self._is_long(extent), emit_long, emit_short)
 
     def _head(self, low: Place, extent: ir.Value, streams: ir.Value) -> ir.Value:
         """Emit how many elements of a row lie before its first whole vector.
@@ -170,10 +187,14 @@ class StreamedRows:
         It begins a line where rows go past the caches, or are long and begin alike.
         """
         builder = self.emitter.builder
-        long = builder.icmp_signed(">=", extent, INT64(aligned_vectors(self.in_block) * self.lanes))
-        begins = builder.or_(streams, builder.and_(self.whole, long))
+        begins = builder.or_(streams, builder.and_(self.whole, self._is_long(extent)))
         head = vectors.extreme(builder, "<", self.count_to_line(low), extent)
         return builder.select(begins, head, INT64(0))
+
+    def _is_long(self, extent: ir.Value) -> ir.Value:
+        """Emit whether rows begin with a line where they go through the caches."""
+        least = INT64(aligned_vectors(self.in_block) * self.lanes)
+        return self.emitter.builder.icmp_signed(">=", extent, least)
 
     def _emit_row(self, low: Place, extent: ir.Value, part: Part, run: Run) -> None:
         """Emit a row past the caches, of whose first and last line parts belong to other rows."""

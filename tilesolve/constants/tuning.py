@@ -261,6 +261,9 @@ ALIGNED_VECTORS = 8
 ALIGNED_BLOCK_VECTORS = 64
 """The same in each row of a block, whose code is larger: shorter ones lose as much as they gain."""
 
+MAX_SHORT_ROW_PARTS = 24
+"""Parts of a term up to which its short rows have code of their own."""
+
 MAX_TRIPS_WRITTEN_OUT = 64
 """Trips of a loop of a program that are written out at most."""
 
