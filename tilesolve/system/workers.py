@@ -53,7 +53,8 @@ def run_together(jobs: Sequence[Job], *, long: bool = False) -> None:
     with Stop() as stop:
         try:
             shared = _Shared(stop, len(jobs) - own, errors)
-            taken = shared.give(jobs[own:], _WATCHED if waits else _HELPING)
+            team = _WATCHED if waits else _HELPING
+            taken = team.give([partial(shared.run, job) for job in jobs[own:]])
             for job in (*jobs[:own], *jobs[own + taken :]):
                 try:
                     job()
@@ -93,13 +94,7 @@ def offer(job: Job, threads: int) -> None:
 
     What a job raises is lost.
     """
-    try:
-        _HELPING.grow(threads)
-    except RuntimeError:  # Python is shutting down
-        return
-    _HELPING.leave_core()
-    for _ in range(threads):
-        _HELPING.queue.put(partial(_try, job))
+    _HELPING.give([partial(_try, job)] * threads)
 
 
 def _try(job: Job) -> None:
@@ -118,19 +113,8 @@ class _Shared:
         self.done = threading.Lock()
         self.done.acquire()  # until the last one ends
 
-    def give(self, jobs: Sequence[Job], team: _Team) -> int:
-        """Give each job to a thread; return how many were given, all or none."""
-        try:
-            team.grow(len(jobs))
-        except RuntimeError:  # Python is shutting down, and starts no threads any more
-            return 0
-        if team is _HELPING:
-            team.leave_core()
-        for job in jobs:
-            team.queue.put(partial(self._run, job))
-        return len(jobs)
-
-    def _run(self, job: Job) -> None:
+    def run(self, job: Job) -> None:
+        """Run one of the jobs."""
         try:
             self._stop.run(job)
         except BaseException as error:
@@ -141,33 +125,43 @@ class _Shared:
 
 
 class _Team:
-    """Threads that take what is in a queue."""
+    """Threads that take what is in a queue.
 
-    def __init__(self) -> None:
+    `helps` says whether the thread that gives them jobs goes on with work of its own.
+    """
+
+    def __init__(self, *, helps: bool = True) -> None:
+        self._helps = helps
         self._renew()
         os.register_at_fork(after_in_child=self._renew)  # a child has none of its parent's threads
 
     def _renew(self) -> None:
-        self.queue: SimpleQueue[Job] = SimpleQueue()
+        self._queue: SimpleQueue[Job] = SimpleQueue()
         self._size = 0
         self._threads: list[int] = []
         self._left: tuple[int, int] | None = None
 
-    def grow(self, size: int) -> None:
-        """Start threads until there are so many."""
-        while self._size < size:
-            start_new_thread(self._take_jobs, (self.queue,))
-            self._size += 1
+    def give(self, jobs: Sequence[Job]) -> int:
+        """Give each job to a thread; return how many were given, all or none."""
+        try:
+            while self._size < len(jobs):
+                start_new_thread(self._take_jobs, (self._queue,))
+                self._size += 1
+        except RuntimeError:  # Python is shutting down, and starts no threads any more
+            return 0
+        if self._helps and _find_core is not None:
+            self._leave(_find_core())
+        for job in jobs:
+            self._queue.put(job)
+        return len(jobs)
 
-    def leave_core(self) -> None:
-        """Keep the threads off the core of the calling thread, which has work of its own.
+    def _leave(self, core: int) -> None:
+        """Keep the threads off the core of the calling thread.
 
         The system wakes a thread on the core that wakes it, and moves it milliseconds later. See
         docs/decisions/033.
         """
-        if _find_core is None:
-            return
-        core, threads = _find_core(), tuple(self._threads)
+        threads = tuple(self._threads)
         if self._left == (core, len(threads)):
             return
         others = os.sched_getaffinity(0) - {core}
@@ -190,5 +184,5 @@ if hasattr(os, "sched_setaffinity"):
 _HELPING = _Team()
 """Threads that help with calls of any thread."""
 
-_WATCHED = _Team()
+_WATCHED = _Team(helps=False)
 """Threads that run what the main thread waits for: it holds up no calls of others."""
