@@ -80,7 +80,11 @@ def quick_but_long(names):
     return [pytest.param(one, marks=[pytest.mark.slow] if one in LONG else []) for one in names]
 
 
-@pytest.mark.parametrize("name", quick_but_long(MODULES))
+ORACLES = ("compile_programs", "cubins", "interpreter", "notation", "numpy_epilogues")
+"""What tests share, with examples of its own."""
+
+
+@pytest.mark.parametrize("name", [*quick_but_long(MODULES), *ORACLES])
 def test_examples_give_what_they_show(name):
     """The examples in a module's docstrings run and print what stands there."""
     failed, _ = doctest.testmod(importlib.import_module(name))

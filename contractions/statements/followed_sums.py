@@ -10,7 +10,7 @@ from tilesolve.contractions.epilogue import Operation
 from tilesolve.contractions.statements.activations import ACTIVATIONS
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Apply, Number, Read, Reduce, Term
+from tilesolve.contractions.statements.terms import Apply, Number, Read, Term
 
 _FUNCTIONS = ("tanh", *ACTIVATIONS)
 
@@ -136,8 +136,3 @@ def _limit(name: str, number: float) -> Operation | None:
     if name == "minimum":
         return Operation("clip", numbers=(-inf, number))
     return Operation("clip", numbers=(number, inf)) if number else Operation("relu")
-
-
-def has_sum(term: Term) -> bool:
-    """Return whether a term has a sum, or another reduction."""
-    return any(isinstance(one, Reduce) for one in term.all)

@@ -40,19 +40,6 @@ def combine(term: Term, value: Callable[[Term], Any]) -> Any:  # noqa: ANN401 - 
     raise SpecError(f"{term!r} has no value by itself")
 
 
-def evaluate_term(term: Term, known: Mapping[Term, Any]) -> Any:  # noqa: ANN401
-    """Return what numpy makes of a term, given the values of what it reads.
-
-    Examples
-    --------
-    >>> from tilesolve.contractions.statements.terms import Param
-    >>> x = Param("x")
-    >>> evaluate_term(x * x + 1, {x: np.array([1.0, 2.0])}).tolist()
-    [2.0, 5.0]
-    """
-    return known[term] if term in known else combine(term, lambda one: evaluate_term(one, known))
-
-
 def replace_terms(term: Term, replaced: Mapping[Term, Term]) -> Term:
     """Return a term in which others stand in the place of some.
 

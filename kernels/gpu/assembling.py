@@ -158,21 +158,3 @@ def assemble(form: Kernel, capability: int) -> Assembled | None:
             registers, spilled = (int(one[1]) if one else 0 for one in found)
             counts[told.partition("'")[0]] = registers, spilled
         return Assembled(made.read_bytes(), counts, "serialized" in done.stderr)
-
-
-def count_instructions(cubin: bytes, name: str) -> int | None:
-    """Return how often an instruction stands in assembled code; None where there is no reader.
-
-    Examples
-    --------
-    >>> count_instructions(b"", "HMMA") in (None, 0)
-    True
-    """
-    tool = find_tool("nvdisasm")
-    if tool is None or not cubin:
-        return None
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        told = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True)
-    return len(re.findall(rf"\b{name}\b", told.stdout))

@@ -43,10 +43,10 @@ Array = npt.NDArray[Any]
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
-def compile_program(
+def plan_program(
     program: Program, layout: Layout | None = None, bits: int | None = None
 ) -> CompiledProgram:
-    """Return a program as machine code for this CPU: from disk, or compiled now and kept there.
+    """Return a program as machine code for this CPU, which is made, or read, when it is needed.
 
     Parameters
     ----------
@@ -56,30 +56,7 @@ def compile_program(
         Of its arrays: in C order unless given.
     bits
         Width of vectors; the CPU's widest unless given.
-
-    Examples
-    --------
-    >>> from tilesolve.contractions.statements.affine import Affine
-    >>> from tilesolve.contractions.statements.computation import bind_stages
-    >>> from tilesolve.contractions.statements.parse import parse_stages
-    >>> from tilesolve.kernels.programs.program import Compute, Loop
-    >>> computation = bind_stages(parse_stages("out[x] = 2 * A[x] + 1"), 3)
-    >>> zero, end = Affine.number(0), Affine.number(3)
-    >>> program = Program(computation, (Loop("x", (zero,), (end,), (Compute(0),), kind="vector"),))
-    >>> out = np.empty(3)
-    >>> compile_program(program).run({"A": np.array([1.0, 2.0, 3.0]), "out": out})
-    >>> out
-    array([3., 5., 7.])
     """
-    found = plan_program(program, layout, bits)
-    found.code.load()
-    return found
-
-
-def plan_program(
-    program: Program, layout: Layout | None = None, bits: int | None = None
-) -> CompiledProgram:
-    """Return what `compile_program` does, of which the code is made when it is needed."""
     cpu = TargetCpu.here()
     layout = Layout.rows(program.computation) if layout is None else layout
     bits = cpu.bits if bits is None else bits

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy_epilogues import evaluate_term
 from turns import examples
 
 from tilesolve.contractions.epilogue_terms import SUM
-from tilesolve.contractions.statements.values import evaluate_term
 from tilesolve.contractions.tracing import trace
 
 HALF = np.float32(0.5)

@@ -4,6 +4,7 @@ import random
 import re
 
 import pytest
+from cubins import count_instructions
 from gpu_cases import (
     DTYPES,
     SPECS,
@@ -19,7 +20,7 @@ from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import DeviceError
 from tilesolve.gpu.product import Product
 from tilesolve.gpu.strategy import make_tiling, solve_for_device
-from tilesolve.kernels.gpu.assembling import assemble, count_instructions, find_tool, make_code
+from tilesolve.kernels.gpu.assembling import assemble, find_tool, make_code
 from tilesolve.kernels.gpu.forms import GROUPED, Ending
 from tilesolve.machine.device import Device
 

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from compile_programs import compile_program
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from interpreter import interpret
 from turns import examples
 
 from tests.support.drawn_stages import draw_group, draw_stages, fill
@@ -18,8 +20,6 @@ from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read, apply
 from tilesolve.kernels.programs import compiled_program
-from tilesolve.kernels.programs.compiled_program import compile_program
-from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.kernels.programs.printer import print_program
 from tilesolve.machine.model import Machine
 from tilesolve.nests.group_trees import Grouping, Level, group_tree

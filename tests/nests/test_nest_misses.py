@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interpreter import interpret
 
 from tests.support.nest_addresses import count_misses, trace_nest, with_gaps
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
-from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.machine.model import Machine
 from tilesolve.nests.price import price_nest
 from tilesolve.nests.programs import write_program

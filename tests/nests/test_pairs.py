@@ -81,6 +81,7 @@ def test_reductions_of_pairs(term, run, dtype, sides, where, threads, seed):
     check(text, sizes, dtype, np.random.default_rng(seed), where=where, threads=threads)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("term", TESTS)
 @pytest.mark.parametrize(("run", "result"), [("sum", "int64"), ("max", "bool"), ("min", "bool")])
@@ -113,6 +114,7 @@ def test_long_reductions_are_cut_into_blocks(run):
     assert any(1 < band["k"] < 20001 for band in plan_.nest.bands)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("run", ["sum", "max"])
 @pytest.mark.parametrize(
     "text",
@@ -132,6 +134,7 @@ def test_batches_and_windows(text, run):
     check(text, {x: sizes[x] for x in letters}, "float32", np.random.default_rng(4))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("run", ["min", "max"])
 @pytest.mark.parametrize("term", ["A[i,k] + B[k,j]", "abs(A[i,k] - B[k,j])", "max(A[i,k], B[k,j])"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

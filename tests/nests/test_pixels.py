@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from compile_programs import compile_program
 from hypothesis import example, given
 from hypothesis import strategies as st
 from turns import examples
@@ -11,7 +12,6 @@ from tests.support import guard_pages
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
-from tilesolve.kernels.programs.compiled_program import compile_program
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.nests.planning import solve_nest
 from tilesolve.nests.request import NestRequest

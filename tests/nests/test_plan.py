@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from notation import Array, axes, total
 from turns import WHOLE, examples, in_turn
 
 import tilesolve
@@ -21,7 +22,6 @@ from tilesolve.contractions.errors import (
 )
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.nest_suites import NestCase, nest_suite
-from tilesolve.contractions.statements.notation import Array, axes, total
 from tilesolve.nests.plan import NestPlan, nest
 from tilesolve.nests.planning import solve_nest
 

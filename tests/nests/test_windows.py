@@ -5,6 +5,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from compile_programs import compile_program
 from hypothesis import given
 from hypothesis import strategies as st
 from turns import examples
@@ -12,7 +13,6 @@ from turns import examples
 from tests.kernels.programs.programs import lay
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
-from tilesolve.kernels.programs.compiled_program import compile_program
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.kernels.programs.program import Loop

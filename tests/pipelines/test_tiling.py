@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interpreter import interpret
 
 from tests.support.drawn_stages import fill
 from tests.support.pipelines import blur, chain, harris, unsharp
@@ -14,7 +15,6 @@ from tests.support.pipelines import make as make_lines
 from tilesolve.bench.pipelines import CASES
 from tilesolve.constants.nests import PIPELINE_LAST_CACHES
 from tilesolve.contractions.statements.evaluate import evaluate
-from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.machine.model import Machine
 from tilesolve.nests.programs import write_program
 from tilesolve.nests.regions import find_regions

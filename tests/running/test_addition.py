@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy_epilogues import apply_epilogue
 from running_cases import (
     check_result,
     check_run,
@@ -19,7 +20,6 @@ from running_cases import (
 from turns import examples
 
 from tilesolve.contractions.epilogue import Epilogue
-from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import DTYPES, Problem

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy_epilogues import apply_epilogue
 from running_cases import make_shallow_machine, varied
 from turns import examples
 
 from tilesolve.contractions.epilogue import FUNCTIONS, Epilogue, elementwise
-from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import DTYPES, Problem

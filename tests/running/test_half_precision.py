@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy_epilogues import apply_epilogue
 from running_cases import (
     LAYOUTS,
     WIDTHS,
@@ -20,7 +21,6 @@ from turns import examples
 
 from tilesolve import Problem, conv, conv_layer, plan
 from tilesolve.contractions.epilogue import Epilogue
-from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.contractions.errors import DtypeError
 from tilesolve.contractions.half_precision import HALF_DTYPES, array_dtype
 from tilesolve.contractions.padding import Padding

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy_epilogues import apply_epilogue
 from running_cases import make_shallow_machine, varied
 from turns import examples
 
 from tilesolve.contractions.epilogue import Epilogue
-from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.runtime import state
 from tilesolve.plans.plan import plan

@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
+from numpy_epilogues import apply_epilogue
 
-from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.contractions.reference import reference
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.nests.arguments import read_computation

@@ -1,10 +1,10 @@
 """Products for GPUs that are drawn, their kernels, and what they must compute."""
 
 import numpy as np
+from numpy_epilogues import apply_epilogue
 
 from tilesolve.contractions.device_problem import DeviceProblem
 from tilesolve.contractions.epilogue import Epilogue
-from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.gpu.emulation import Job
 from tilesolve.gpu.launches import list_launches
 from tilesolve.gpu.product import Product

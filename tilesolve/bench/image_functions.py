@@ -36,9 +36,6 @@ DETAILS = (np.arange(-256 * (TONES - 1), 256 * (TONES - 1) + 1) / 256).astype("f
 DETAILS = (DETAILS * np.exp(-DETAILS * DETAILS / 2) / (TONES - 1)).astype("float32")
 """What is added to differences from a value."""
 
-COLOURS = ((508, -92, -29, -10430), (-95, 340, 178, -7970), (-40, -334, 1184, -5990))
-"""What red, green and blue are of those of a sensor, and what is added, in parts of 256."""
-
 CURVE = (255 * (np.arange(1024) / 1023) ** (1 / 2.2)).astype("uint8")
 """The bytes of brightness, of ten bits."""
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from llvmlite import ir
 from machine_code import NOWHERE, WIDTHS, GuardedMemory, call, list_plain, load_kernels
+from numpy_epilogues import evaluate_term
 from turns import WHOLE, in_turn, quick_each
 
 from tilesolve.constants.tuning import INTERLEAVED_STEPS_OF_3_VECTORS, MIN_STEPS_TO_PREFETCH_C
 from tilesolve.contractions.pairing import FIRST, SECOND, Pairing
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.contractions.statements.operations import OPERATIONS, identity
-from tilesolve.contractions.statements.values import evaluate_term
 from tilesolve.kernels.codegen import accumulate, object_code
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.microkernel import advanced_fields

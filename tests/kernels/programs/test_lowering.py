@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from compile_programs import compile_program
 from hypothesis import example, given
 from hypothesis import strategies as st
+from interpreter import interpret
 from turns import examples
 
 from tests.kernels.programs.programs import ZERO, draw_values, lay, number, poison
@@ -15,8 +17,6 @@ from tilesolve.contractions.errors import DtypeError
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
-from tilesolve.kernels.programs.compiled_program import compile_program
-from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.program import Compute, Loop, Program
 from tilesolve.nests.programs import write_program

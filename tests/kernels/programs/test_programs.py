@@ -6,9 +6,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from compile_programs import compile_program
 from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
+from interpreter import interpret
 
 from tests.kernels.programs.programs import ZERO, draw_values, lay, number, poison
 from tests.support.loop_trees import write_loops
@@ -18,8 +20,7 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.codegen.object_code import TargetCpu
-from tilesolve.kernels.programs.compiled_program import compile_program, program_assembly
-from tilesolve.kernels.programs.interpreter import interpret
+from tilesolve.kernels.programs.compiled_program import program_assembly
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.printer import print_program
 from tilesolve.kernels.programs.program import (
@@ -143,6 +144,7 @@ def test_blocks_are_transposed(rows, columns, dtype):
         np.testing.assert_array_equal(out, first.T & second)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("columns", [63, 64, 65, 127, 128, 160])
 @pytest.mark.parametrize("rows", [16, 19])
 def test_tiles_leave_parts_of_lines_to_one_another(columns, rows):

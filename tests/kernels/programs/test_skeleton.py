@@ -5,8 +5,10 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from compile_programs import compile_program
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from interpreter import interpret
 from turns import examples
 
 from tests.kernels.programs.programs import ZERO, draw_values, lay, number, poison
@@ -17,7 +19,6 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs import compiled_program
-from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.program import Compute, Loop, Program
 from tilesolve.kernels.programs.skeleton import find_skeleton
@@ -54,7 +55,7 @@ def draw_arrays(computation, seed):
     return found
 
 
-@examples(7, 20)
+@examples(4, 20)
 @given(st.data(), st.sampled_from(SIZED), st.integers(0, 10**6))
 def test_sizes_around_steps_share_one_object(tmp_path_factory, data, statement, seed):
     """Two sizes compile once, and give what NumPy does, on arrays of any strides.
@@ -84,7 +85,7 @@ def test_sizes_around_steps_share_one_object(tmp_path_factory, data, statement, 
             params = {name: np.float32(3) for name, _ in computation.params}
             out = arrays[computation.output.name]
             expected = evaluate(computation, arrays, params, out=out)
-            compiled = compiled_program.compile_program(program, Layout.of(arrays), BITS)
+            compiled = compile_program(program, Layout.of(arrays), BITS)
             compiled.run(arrays, params, threads=2)
             compare(out, expected, single=True)
     assert built.call_count == len(set(symbols))
@@ -102,7 +103,7 @@ def test_what_is_written_out_up_to_a_size_has_it_in_the_code(ends, sized):
     values = np.random.default_rng(extent).random((extent, extent), np.float32)
     out = np.full((extent, extent), np.nan, np.float32)
     expected = interpret(program, {"A": values}, out=out).output
-    compiled_program.compile_program(program).run({"A": values, "out": out})
+    compile_program(program).run({"A": values, "out": out})
     np.testing.assert_array_equal(out, expected)
 
 

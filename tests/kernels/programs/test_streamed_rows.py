@@ -5,6 +5,7 @@ from itertools import zip_longest
 
 import numpy as np
 import pytest
+from compile_programs import compile_program
 from hypothesis import given
 from hypothesis import strategies as st
 from turns import examples
@@ -13,7 +14,6 @@ from tests.support.loop_trees import write_loops
 from tilesolve.constants import tuning
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
-from tilesolve.kernels.programs.compiled_program import compile_program
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.module import lower
 from tilesolve.kernels.programs.skeleton import find_skeleton

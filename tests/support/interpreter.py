@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from point_values import PointValues
 
 from tilesolve.contractions.errors import SizeError, SpecError
 from tilesolve.contractions.statements.affine import Affine
@@ -17,7 +18,6 @@ from tilesolve.contractions.statements.operations import OPERATIONS, identity
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.bounds import outer_bounds, summed_names
-from tilesolve.kernels.programs.point_values import PointValues
 from tilesolve.kernels.programs.program import (
     Barrier,
     Buffer,
