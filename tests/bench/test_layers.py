@@ -177,7 +177,7 @@ def everyone():
 
 @pytest.mark.parametrize(
     ("name", "who"),
-    quick_each(product(LAYERS, everyone())),
+    quick_each(product(LAYERS, everyone()), of=5),
     ids=lambda one: getattr(one, "name", one),
 )
 def test_peers_compute_layers(who, name, tmp_path):

@@ -1,8 +1,12 @@
 """The text for Halide: it is Python, refuses what it cannot say, and gives what stages give."""
 
+from itertools import product
+
 import numpy as np
 import pytest
+from turns import quick_pairs
 
+import tilesolve
 from tests.support.pipelines import blur, chain, harris, make, unsharp
 from tilesolve.bench.nests import PipelineCase, run_function
 from tilesolve.bench.pipelines import CASES
@@ -51,17 +55,22 @@ def test_regions_and_updates_are_refused():
         plan_of(twice).to_halide()
 
 
-LONG_CHAIN = pytest.param(PIPELINES[-1], marks=pytest.mark.slow)
-"""Halide compiles it for up to a minute."""
+CALLS = list(product([1, 2], [283, 1024]))
+"""Threads and rows."""
 
 
-@pytest.mark.grid
-@pytest.mark.parametrize("make_one", [*PIPELINES[:-1], LONG_CHAIN, sums])
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("height", [283, 1024])
-def test_halide_gives_what_stages_give(make_one, threads, height):
+@pytest.mark.parametrize(
+    ("make_one", "call"),
+    [
+        *quick_pairs([*PIPELINES[:-1], sums], CALLS),
+        # Halide compiles a long chain for up to a minute.
+        *(pytest.param(PIPELINES[-1], call, marks=pytest.mark.slow) for call in CALLS),
+    ],
+)
+def test_halide_gives_what_stages_give(make_one, call):
     """At odd sizes, and where rings begin before the first row; integers bit for bit."""
     hl = pytest.importorskip("halide")
+    threads, height = call
     computation = make_one(height, 411)
     rng = np.random.default_rng(1)
     arrays = {
@@ -81,15 +90,38 @@ def test_halide_gives_what_stages_give(make_one, threads, height):
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("name", ["interpolate", "pyramid_blend"])
-def test_arrays_that_are_computed_in_parts_are_functions_with_choices(name):
-    """Borders are parts in plans, and one function each here."""
+def bordered(image):
+    """Differences of rows, with others above and below."""
+    rows = np.concatenate([image[:1], image[1:] * 2, image[-2:]])
+    return rows[1:] - rows[:-1]
+
+
+def realize(plan, arrays, out):
+    """Put into an array what Halide makes of a plan's text."""
     hl = pytest.importorskip("halide")
-    case = PipelineCase(name, CASES[name].shrink(32))
-    computation = case.work.computation
-    *arrays, out = case.draw()
     scope = {}
-    exec(plan_of(computation).to_halide(), scope)
-    named = dict(zip(computation.inputs, arrays, strict=True))
+    exec(plan.to_halide(), scope)
+    named = dict(zip(plan.computation.inputs, arrays, strict=True))
     scope["make"](named).realize(hl.Buffer(out))
+
+
+def test_arrays_that_are_computed_in_parts_are_functions_with_choices():
+    """Borders are parts in plans, and one function each here."""
+    image = np.random.default_rng(1).random((40, 33), np.float32)
+    plan = tilesolve.pipeline(bordered, machine=MACHINE, threads=2, cache=False).plan(image)
+    assert len(plan.solutions) > len(plan.computation.stages) == 1
+    assert "select(" in plan.to_halide()
+    wanted = bordered(image)
+    out = np.full_like(wanted, np.nan)
+    realize(plan, [image], out)
+    np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["interpolate", "pyramid_blend"])
+def test_pyramids_that_are_computed_in_parts(name):
+    """Halide compiles the first one for most of a minute."""
+    case = PipelineCase(name, CASES[name].shrink(32))
+    *arrays, out = case.draw()
+    realize(plan_of(case.work.computation), arrays, out)
     np.testing.assert_allclose(out, run_function(case.work, arrays), rtol=1e-5, atol=1e-5)

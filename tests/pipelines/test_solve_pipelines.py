@@ -40,6 +40,7 @@ def test_stages_are_kept_as_in_the_thesis():
     assert set(kept(chain(6)).values()) == {"ring"}
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("make_one", [blur, harris, unsharp, lambda *x: chain(4, *x)])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("fusion", ["slide", "overlap", "inline"])
