@@ -31,7 +31,7 @@ def read_array(value: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     Raises
     ------
     DtypeError
-        If it is no array.
+        If it is no array, or has a mask, which nothing here computes with.
     TensorError
         If it is a tensor whose memory cannot be read.
     """
@@ -39,6 +39,8 @@ def read_array(value: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
         return value
     if is_tensor(value):
         return view_tensor(value, name)
+    if np.ma.getmask(value) is not np.ma.nomask:
+        raise DtypeError(f"{name} is a masked array, whose mask would be lost: give its filled()")
     try:
         return np.asarray(value)
     except Exception as error:  # of whatever kind the object raises
@@ -58,12 +60,12 @@ def view_output(out: object, name: str) -> npt.NDArray[Any]:
     Raises
     ------
     DtypeError
-        If it is something else.
+        If it is something else, or has a mask.
     TensorError
         If it is a tensor whose memory cannot be used.
     """
     if isinstance(out, np.ndarray):
-        return out
+        return read_array(out, name)
     if is_tensor(out):
         return view_tensor(out, name)
     raise DtypeError(

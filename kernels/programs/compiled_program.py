@@ -237,9 +237,12 @@ class CompiledProgram:
             words.append(0)
         return words + list(self.sizes), places
 
-    def find_error(self, number: int, position: int) -> SizeError:
-        """Return what a check says that failed, given its number and the position it found."""
+    def find_error(self, number: int, position: int) -> SizeError | DtypeError:
+        """Return what a check says that failed, given its number and the integer that it found."""
         computation = self.program.computation
+        if number < 0:
+            stage = computation.stages[-1 - number]
+            return DtypeError(f"{stage}: an integer has no power of {position}; write float64(…)")
         check: RangeCheck = range_checks(computation.stages)[number - 1]
         extent = computation.array(check.read.array).shape[check.axis]
         subscript = check.read.subscripts[check.axis]

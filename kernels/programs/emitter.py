@@ -130,17 +130,28 @@ class Emitter:
         if isinstance(kind, ir.VectorType):
             end = vectors.broadcast(builder, end, kind)
         bad = builder.icmp_unsigned(">=", position, end)
-        worst = position
-        if isinstance(kind, ir.VectorType):
+        number = range_checks(self.skeleton.stages).index(check) + 1
+        bad = self.tell(number, bad, position, scope)
+        return builder.select(bad, constant(kind, 0), position), bad
+
+    def tell(self, number: int, bad: ir.Value, values: ir.Value, scope: Scope) -> ir.Value:
+        """Write what tells of integers that are bad, by the number of a check.
+
+        Returns
+        -------
+        ir.Value
+            Those of the bad ones that are computed.
+        """
+        builder, worst = self.builder, values
+        if isinstance(values.type, ir.VectorType):
             bad = builder.and_(bad, full_mask(scope))
             any_bad = vectors.reduce(builder, "or", bad)
-            beyond = builder.select(bad, position, constant(kind, 2**63 - 1))
+            beyond = builder.select(bad, values, constant(values.type, 2**63 - 1))
             worst = vectors.reduce(builder, "smin", beyond)
         else:
             any_bad = bad = both(builder, bad, scope.active)
-        number = INT64(range_checks(self.skeleton.stages).index(check) + 1)
         with builder.if_then(any_bad, likely=False):
-            builder.store(number, self.failure, align=8)
+            builder.store(INT64(number), self.failure, align=8)
             behind = builder.gep(self.failure, [INT64(1)], source_etype=INT64)
             builder.store(worst, behind, align=8)
-        return builder.select(bad, constant(kind, 0), position), bad
+        return bad

@@ -9,9 +9,17 @@ from llvmlite import ir
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity, is_complex
-from tilesolve.contractions.statements.terms import Param, Position, Read, Reduce, Term
+from tilesolve.contractions.statements.terms import (
+    Apply,
+    Number,
+    Param,
+    Position,
+    Read,
+    Reduce,
+    Term,
+)
 from tilesolve.kernels.ir import vectors
-from tilesolve.kernels.ir.arithmetic import BYTE, EMITTERS, number_type
+from tilesolve.kernels.ir.arithmetic import BYTE, EMITTERS, cast, number_type
 from tilesolve.kernels.ir.complexes import select
 from tilesolve.kernels.ir.masking import load_masked, mask_first_lanes
 from tilesolve.kernels.ir.picked_bytes import LANES, pick_bytes
@@ -69,6 +77,19 @@ class TermEmitter(TermValues):
             case Reduce():
                 return self._reduce(term)
         raise SpecError(f"{term!r} is no term that is lowered")
+
+    def apply(self, term: Apply, dtypes: Sequence[str], values: Sequence[ir.Value]) -> ir.Value:
+        """Emit an operation of values; powers of integers tell of an exponent below 0."""
+        kind = dtypes[-1]
+        if (
+            term.name == "power"
+            and kind.startswith("int")
+            and not isinstance(term.parts[1], Number)
+        ):
+            exponent = cast(self.builder, values[1], kind, "int64")
+            below = self.builder.icmp_signed("<", exponent, constant(exponent.type, 0))
+            self.emitter.tell(-1 - self.number, below, exponent, self.scope)
+        return super().apply(term, dtypes, values)
 
     def position(self, position: Affine) -> ir.Value:
         """Emit a position as a number."""

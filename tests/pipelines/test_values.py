@@ -1,33 +1,40 @@
 """What traced functions compute: what NumPy computes."""
 
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from drawn_functions import DTYPES, OPERATIONS, drawn_functions
-from hypothesis import given, reject
+from drawn_texts import draw_function
+from hypothesis import given
+from hypothesis import strategies as st
 from turns import examples
 
 import tilesolve
 from tilesolve.bench.pipelines import CASES
+from tilesolve.contractions.errors import TilesolveError
 
 
 def check(function, arrays):
-    """A pipeline gives what NumPy does, in its dtype and shape; arguments stay as they are."""
+    """A pipeline gives what NumPy does, in its dtype and shape; arguments are as NumPy has them."""
+    theirs, given = ([one.copy() for one in arrays] for _ in range(2))
+    run = tilesolve.pipeline(function, cache=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            wanted = function(*(one.copy() for one in arrays))
-        except (ValueError, TypeError):  # it is none of NumPy's
-            reject()
-    given = [one.copy() for one in arrays]
-    found = tilesolve.pipeline(function, cache=False)(*given)
-    assert all(np.array_equal(one, other) for one, other in zip(given, arrays, strict=True))
+            wanted = function(*theirs)
+        except (ValueError, TypeError, IndexError, OverflowError) as error:  # NumPy has it not
+            with pytest.raises((TilesolveError, type(error))):
+                run(*given)
+            return
+    found = run(*given)
     results = [found] if not isinstance(found, tuple) else found
-    for one, other in zip(results, wanted if isinstance(found, tuple) else [wanted], strict=True):
+    expected = wanted if isinstance(found, tuple) else [wanted]
+    for one, other in zip([*results, *given], [*expected, *theirs], strict=True):
         assert (one.dtype, np.shape(one)) == (other.dtype, np.shape(other))
-        if other.dtype.kind == "f":
-            tolerance = 1e-4 if other.dtype == "float32" else 1e-9
+        if other.dtype.kind in "fc":
+            tolerance = 1e-4 if other.dtype in ("float32", "complex64") else 1e-9
             assert np.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
         else:
             assert np.array_equal(one, other)
@@ -47,6 +54,17 @@ def test_drawn_functions(drawn):
     """Operations one after another, on drawn shapes and dtypes."""
     function, _, arrays = drawn
     check(function, arrays)
+
+
+@examples(12, 400)
+@given(st.integers(0, 10**6))
+def test_drawn_lines(seed):
+    """Lines of several arrays, writes among them: NumPy's values, or an error of ours."""
+    text, arrays = draw_function(seed)
+    names = {"np": np}
+    exec(compile(text, "<drawn>", "exec"), names)
+    with suppress(TilesolveError):  # pipelines have not all of NumPy's dtypes and functions
+        check(names["function"], arrays)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -21,6 +21,9 @@ NEST_WHOLE_EXTENT = 8
 GROUP_SHORT_EXTENT = 4
 """Extent up to which a letter of a stage of a group is written out within each vector: channels."""
 
+ASKED_ELEMENTS = 2**16
+"""Elements up to which NumPy is asked about a call while a function is traced."""
+
 NEST_CONTRACTION_FLOPS = 2**22
 """Operations from which on a statement that is a contraction is left to a plan."""
 

@@ -16,6 +16,7 @@ from dask.array.optimization import optimize
 from dask.core import flatten
 from dask.utils import ensure_dict
 
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.planning.worker_schedule import Box
 
@@ -103,7 +104,7 @@ def _ancestors(graph: Mapping[Any, Any], key: Any) -> dict[Any, Any]:
 
 def check_array(array: Any, number: int) -> Array:
     """Return a Dask array of numbers whose chunks are known."""
-    found = array if isinstance(array, Array) else np.asarray(array)
+    found = array if isinstance(array, Array) else read_array(array, f"operand {number}")
     if found.dtype.kind not in "biufc" and found.dtype.name != "bfloat16":
         raise DtypeError(f"operand {number} has dtype {found.dtype}: its elements are no numbers")
     if not isinstance(found, Array):

@@ -341,7 +341,10 @@ class _Letter:
     def __init__(self, steps: Sequence[Size], extent: int, cells: CellSequence | None) -> None:
         extent = max(extent, 1)  # none costs what one does
         self.extent, self.cells = extent, cells
-        self.sizes = [*steps, extent]
+        self.sizes = [
+            *(1 if isinstance(size, int) and not size else size for size in steps),
+            extent,
+        ]
         self.single = bool(steps) and isinstance(steps[0], int) and steps[0] == 1
         self.symbolic = any(isinstance(size, Signomial) for size in steps)
         if self.symbolic:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.argument_kinds import check_kind, check_kinds
@@ -152,6 +153,8 @@ def nest_dtype(dtype: Any, name: str) -> str:  # noqa: ANN401 - whatever numpy t
     >>> nest_dtype("torch.float", "A"), nest_dtype(bool, "B")
     ('float32', 'bool')
     """
+    if isinstance(dtype, np.ndarray):
+        raise DtypeError(f"the dtype of {name} is an array")
     try:
         found = find_dtype(dtype)
     except TypeError as error:

@@ -333,10 +333,7 @@ def _grids(trace: Trace, arrays: Mapping[str, Array]) -> list[str]:
 
 
 def _pack(
-    trace: Trace,
-    arrays: Mapping[str, Array],
-    made: Sequence[Any],
-    targets: Sequence[Array | None],
+    trace: Trace, arrays: Mapping[str, Array], made: Sequence[Any], targets: Sequence[Array | None]
 ) -> Any:
     """Return results as the function does, where they belong."""
     found = []
@@ -344,7 +341,8 @@ def _pack(
         where = target if result.argument is None else arrays[result.argument]
         if where is not None and where is not value:
             where[...] = value
-        found.append(value if where is None else where)
+            value = where
+        found.append(value if np.shape(value) == result.shape else value.reshape(result.shape))
     if trace.returned is None:
         return found[0]
     return trace.collect(found[: trace.returned]) if trace.returned else None

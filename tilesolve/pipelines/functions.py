@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import prod
+from operator import index
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,6 +47,7 @@ def traces(*functions: Any, method: str = "") -> Callable[[_F], _F]:
 
 def axis_of(axis: int, count: int) -> int:
     """Return an axis as a number from the first one on."""
+    axis = index(axis)
     if not -count <= axis < count:
         raise SizeError(f"there is no axis {axis} among {count}")
     return axis % count
@@ -75,14 +77,20 @@ def _clip(
     low, high = named.pop("min", a_min), named.pop("max", a_max)
     if named:
         raise TraceError(f"pipelines do not have {', '.join(named)} of clip")
-    found = array if low is None else combine(partial(apply, "maximum"), array, low)
+    ends = [one for one in (low, high) if one is not None]
+    array = as_traced(graph_of((array, *ends)), array)
+    kinds = (getattr(one, "dtype", one) for one in (array, *ends))
+    found = array.astype(np.result_type(*kinds), copy=not ends)
+    found = found if low is None else combine(partial(apply, "maximum"), found, low)
     return found if high is None else combine(partial(apply, "minimum"), found, high)
 
 
 traces(np.real)(lambda array: array.real)
 traces(np.imag)(lambda array: array.imag)
 traces(np.angle)(lambda array: np.arctan2(array.imag, array.real))
-METHODS["conj"] = METHODS["conjugate"] = lambda array: np.conjugate(array)
+METHODS["conj"] = METHODS["conjugate"] = lambda array: (
+    np.conjugate(array) if array.dtype.kind == "c" else array
+)
 
 
 @traces(np.round, np.around, method="round")
@@ -116,7 +124,9 @@ def reduce_axes(
     """Return a reduction along some axes."""
     if more:
         raise TraceError(f"pipelines do not have {', '.join(more)} of reductions")
-    axes = () if not array.ndim and axis in (0, -1) else sorted(read_axes(axis, array.ndim))
+    if axis is not None and (name in SEARCHES or not isinstance(axis, tuple)):
+        axis = (index(axis),)
+    axes = () if not array.ndim and axis in ((0,), (-1,)) else sorted(read_axes(axis, array.ndim))
     if dtype is not None:
         array = array.astype(dtype, copy=False)
     if name in ("minimum", "maximum") and not prod(array.shape[one] for one in axes):
@@ -304,6 +314,9 @@ def _tensordot(first: Any, second: Any, axes: Any = 2) -> Traced:
     if isinstance(axes, int):
         axes = range(first.ndim - axes, first.ndim), range(axes)
     mine, others = read_axes(axes[0], first.ndim), read_axes(axes[1], second.ndim)
+    summed = [first.shape[x] for x in mine], [second.shape[x] for x in others]
+    if summed[0] != summed[1]:
+        raise SizeError(f"axes of {summed[0]} and {summed[1]} elements are summed over together")
     names = list(_LETTERS[: first.ndim])
     free = list(_LETTERS[first.ndim : first.ndim + second.ndim])
     for one, other in zip(mine, others, strict=True):
@@ -324,6 +337,8 @@ def _matmul(first: Any, second: Any) -> Any:
         raise SizeError("a product of matrices has no number as an operand")
     if first.ndim < 2 or second.ndim < 2:
         return _dot(first, second)
+    if first.shape[-1] != second.shape[-2]:
+        raise SizeError(f"matrices of shapes {first.shape} and {second.shape} are multiplied")
     batches = _LETTERS[: len(broadcast(first.shape[:-2], second.shape[:-2]))]
     names, arrays = [], []
     for array, own in ((first, "XY"), (second, "YZ")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from tilesolve.contractions.errors import SizeError, TraceError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.terms import Choose, Position, Term, apply
+from tilesolve.nests.arguments import nest_dtype
 from tilesolve.pipelines.functions import Axes, axis_of, read_axes, traces
 from tilesolve.pipelines.graph import Graph, Place, Shape, axis_letters
 from tilesolve.pipelines.indexing import broadcast, clip
@@ -67,7 +69,7 @@ def _squeeze(array: Traced, axis: Axes = None) -> Traced:
 
 @traces(np.broadcast_to)
 def _broadcast_to(array: Traced, shape: Shape) -> Traced:
-    wide = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    wide = tuple(map(index, shape if np.iterable(shape) else (shape,)))
     if broadcast(array.shape, wide) != wide:
         raise SizeError(f"an array of shape {array.shape} is not broadcast to {wide}")
     return array.make(array.element(wide), wide)
@@ -75,7 +77,7 @@ def _broadcast_to(array: Traced, shape: Shape) -> Traced:
 
 def _reshape(array: Traced, *shape: Any, order: str = "C", copy: bool | None = None) -> Traced:
     given = shape[0] if len(shape) == 1 and np.iterable(shape[0]) else shape
-    wanted = [int(one) for one in given]
+    wanted = list(map(index, given))
     if order == "F":
         return _reshape(array.T, wanted[::-1], copy=copy).T
     if order != "C":
@@ -128,11 +130,16 @@ def _group_axes(shape: Shape, wanted: Sequence[int]) -> Iterator[tuple[list[int]
 
 @traces(np.ravel, method="ravel")
 def _ravel(array: Traced, order: str = "C") -> Traced:
+    letters = [x for x, n in zip(axis_letters(array.ndim), array.shape, strict=True) if n > 1]
+    if len(letters) == 1:
+        last = array.places[-1]
+        if not isinstance(last, Affine) or last - last.offset != letters[0]:
+            array = array.copy()  # NumPy, too, copies what lies apart
     return _reshape(array, -1, order=order)
 
 
-METHODS["flatten"] = lambda array, order="C": _ravel(array.copy(), order)
-METHODS["fill"] = Traced.assign
+METHODS["flatten"] = lambda array, order="C": _ravel(array, order).copy()
+METHODS["fill"] = lambda array, value: array.assign(value)
 traces(np.fliplr)(lambda array: array[:, ::-1])
 traces(np.flipud)(lambda array: array[::-1])
 
@@ -201,7 +208,8 @@ def _take(
         indices = np.clip(indices, 0, whole.shape[axis] - 1)
     if mode == "wrap":
         indices = np.remainder(indices, whole.shape[axis])
-    return whole[(*(ALL,) * axis, indices)]
+    found = whole[(*(ALL,) * axis, indices)]
+    return found.copy() if found.storage is whole.storage else found
 
 
 def _with(shape: Shape, axis: int, extent: int) -> Shape:
@@ -271,6 +279,7 @@ def _pad(array: Traced, pad_width: Any, mode: Any = "constant", **named: Any) ->
                 made[(*(ALL,) * axis, slice(low))] = before
                 made[(*(ALL,) * axis, slice(shape[axis] - high, None))] = after
         return made
+    array = array if np.any(widths) else array.copy()
     for axis, (low, high) in enumerate(widths):
         at: list[Place] = list(axis_letters(array.ndim))
         extent, count = array.shape[axis], array.shape[axis] + low + high
@@ -293,6 +302,7 @@ def _roll(array: Traced, shift: Any, axis: Any = None) -> Traced:
     if axis is None and array.ndim != 1:
         return _reshape(_roll(_ravel(array), shift), array.shape)
     given = range(array.ndim) if axis is None else axis
+    array = array.copy() if np.size(given) == 0 else array
     for by, one in np.broadcast(shift, given):
         place = axis_of(int(one), array.ndim)
         array = _turn(array, place, -int(by), array.shape[place])
@@ -328,7 +338,8 @@ def _concatenate(
     if len({(one.ndim, _with(one.shape, axis, 0)) for one in given}) > 1:
         raise SizeError(f"arrays of shapes {[one.shape for one in given]} are put together")
     ends = np.cumsum([one.shape[axis] for one in given]).tolist()
-    kind = np.result_type(*(one.dtype for one in given)) if dtype is None else np.dtype(dtype)
+    kinds = {one.dtype for one in given}
+    kind = nest_dtype(np.result_type(*kinds) if dtype is None else dtype, "an array")
     shape = _with(given[0].shape, axis, ends[-1])
     letters, runs = axis_letters(len(shape)), list[tuple[int, Term]]()
     for one, end in zip(given, ends, strict=True):
@@ -336,10 +347,10 @@ def _concatenate(
             at: list[Place] = list(letters)
             extent = one.shape[axis]
             at[axis] = clip(letters[axis] - (end - extent), ends[-1], extent)
-            runs.append((end, cast(one.read(at), one.dtype.name, kind.name)))
+            runs.append((end, cast(one.read(at), one.dtype.name, kind)))
     if not runs:
         return create(graph, shape, 0, kind)
-    return new_array(graph, _choose_run(axis, runs), shape, kind.name)
+    return new_array(graph, _choose_run(axis, runs), shape, kind)
 
 
 @traces(np.stack)
@@ -377,6 +388,8 @@ def _add_rows(array: Traced) -> Traced:
 
 def _split(split: Callable[..., Any], array: Traced, parts: Any, axis: int = 0) -> list[Traced]:
     axis = axis_of(axis, array.ndim)
+    if isinstance(parts, Traced):
+        raise TraceError("it splits an array at positions that are computed")
     pieces = split(np.arange(array.shape[axis]), parts)
     runs = [slice(one[0], one[-1] + 1) if len(one) else slice(0) for one in pieces]
     return [array[(*(ALL,) * axis, run)] for run in runs]
@@ -388,8 +401,10 @@ traces(np.array_split)(partial(_split, np.array_split))
 
 def create(graph: Graph, shape: Any, value: Any, dtype: Any) -> Traced:
     """Return a new array that is filled with a value."""
-    kind = np.dtype(dtype).name
-    wide = tuple(map(int, shape)) if isinstance(shape, Sequence) else (int(shape),)
+    kind = nest_dtype(dtype, "an array")
+    wide = tuple(map(index, shape if np.iterable(shape) else (shape,)))
+    if min(wide, default=0) < 0:
+        raise SizeError(f"an array has no shape {wide}")
     if isinstance(value, Traced):
         return _broadcast_to(value.astype(kind), wide)
     return new_array(graph, filling(value, kind), wide, kind)
@@ -407,7 +422,7 @@ traces(np.ones_like)(partial(_create_like, 1))
 traces(np.full_like)(
     lambda a, fill_value, *given, **named: _create_like(fill_value, a, *given, **named)
 )
-traces(np.copy)(Traced.copy)
+traces(np.copy)(lambda a, order="K", subok=False: a.copy())
 traces(np.shape)(lambda array: array.shape)
 traces(np.ndim)(lambda array: array.ndim)
 traces(np.size)(lambda array, axis=None: array.size if axis is None else array.shape[axis])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions.errors import DtypeError, TraceError
+from tilesolve.contractions.statements.operations import check_parts
 from tilesolve.contractions.statements.terms import Cast, Number, Term, apply
 
 
@@ -36,4 +37,5 @@ def cast(term: Term, kind: str, wanted: str) -> Term:
     """Return a term in another dtype, as NumPy converts it."""
     if kind == wanted:
         return term
+    check_parts(kind, wanted, "it")
     return apply("not_equal", term, 0) if wanted == "bool" else Cast(wanted, term)

@@ -153,7 +153,11 @@ class _Simplifier:
         term: Term = producer.term
         if term.kind(self.dtypes) != self.dtypes[producer.name]:
             term = Cast(self.dtypes[producer.name], term)
-        put = _Put(producer.name, tuple(producer.output_letters()), term, trivial)
+        letters = tuple(producer.output_letters())
+        looked = (
+            frozenset(x for x in letters if self._looks_at(term, x)) if trivial else frozenset()
+        )
+        put = _Put(producer.name, letters, term, looked)
         try:
             made = [self._with(one, put) for one in readers]
         except SpecError:  # a position that no quotient of sums is, or a sum of what stays the same
@@ -163,6 +167,19 @@ class _Simplifier:
         for one in made:
             self.note(*one)
         self._leave_out(producer)
+
+    def _looks_at(self, term: Term, letter: str) -> bool:
+        """Return whether a position in the place of a letter is outside of an array that it reads.
+
+        That is where it is outside of the array of the term, too.
+        """
+        return any(
+            one == Affine.letter(letter) and extent == self.sizes[letter]
+            for read in term.reads
+            for one, extent in zip(
+                read.subscripts, self.computation.array(read.array).shape, strict=True
+            )
+        )
 
     def _with(self, reader: Stage, put: _Put) -> tuple[Stage, tuple[Part, ...]]:
         """Return a stage in which a term takes the place of an array, and its parts.
@@ -280,14 +297,14 @@ class _Put:
         Of the array.
     term
         What its elements are.
-    anywhere
-        Whether it may be computed at positions that are values of other arrays.
+    looked
+        The letters that may be values of other arrays: those outside are found.
     """
 
     name: str
     letters: tuple[str, ...]
     term: Term
-    anywhere: bool
+    looked: frozenset[str]
 
     def into(self, term: Term) -> Term:
         """Return a term with it in place of the array."""
@@ -298,7 +315,8 @@ class _Put:
             raise SpecError(f"{found} runs over letters that its term has no more")
         if not isinstance(found, Read) or found.array != self.name:
             return found
-        if not self.anywhere and any(one.reads for one in found.parts):
-            raise SpecError(f"positions of {found} are computed")
         places: dict[str, Place] = dict(zip(self.letters, found.subscripts, strict=True))
+        for letter, place in places.items():
+            if isinstance(place, Term) and place.reads and letter not in self.looked:
+                raise SpecError(f"positions of {found} are computed")
         return substitute(self.term, places)

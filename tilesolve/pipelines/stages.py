@@ -49,9 +49,20 @@ def make_computation(graph: Graph, results: Sequence[str]) -> Computation:
     alone = frozenset(one.name for one in whole.stages if is_alone(whole, one))
     alone |= find_shifted(whole.stages, whole.dtypes)
     needed = list_needed(whole, alone, frozenset(results))
+    needed = _without_unread(needed, results)
     stages, extents = join_windows(needed, whole.sizes, whole.dtypes, frozenset(results))
     extents = {**whole.sizes, **extents}
     return _named(graph, replace(whole, stages=tuple(stages), extents=tuple(extents.items())))
+
+
+def _without_unread(stages: Sequence[Stage], results: Sequence[str]) -> tuple[Stage, ...]:
+    """Return the stages that results need: others may need them no more."""
+    live, found = set(results), list[Stage]()
+    for stage in reversed(stages):
+        if stage.name in live:
+            found.append(stage)
+            live |= {read.array for read in stage.reads}
+    return tuple(reversed(found))
 
 
 def _raw_letters(number: int) -> Iterable[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from inspect import signature
 from math import prod
 from operator import and_
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.constants.nests import STAGE_PARTS
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import (
     DtypeError,
     SizeError,
@@ -29,6 +29,7 @@ from tilesolve.nests.arguments import nest_dtype
 from tilesolve.pipelines.graph import Graph, Node, Place, Shape, axis_letters, name_places, place_at
 from tilesolve.pipelines.indexing import Index, broadcast, clip, read_index, tests_within
 from tilesolve.pipelines.numbers import cast, filling, number
+from tilesolve.pipelines.numpy_calls import ask_numpy, call_traced, write_out
 from tilesolve.pipelines.refusals import Refusing, noted
 
 
@@ -165,18 +166,30 @@ class Traced(Refusing):
         """Return a new array of some term."""
         return new_array(self.graph, term, shape, dtype)
 
-    def astype(self, dtype: npt.DTypeLike, copy: bool = True, **_: object) -> Traced:
+    def astype(
+        self,
+        dtype: npt.DTypeLike,
+        order: Any = "K",
+        casting: Any = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
+    ) -> Traced:
         """Return the elements in another dtype."""
         kind = nest_dtype(dtype, "an array")
+        if (order, casting) != ("K", "unsafe"):
+            ask_numpy(np.ndarray.astype, (self, kind, order, casting), {})
         if kind == self.dtype.name and not copy:
             return self
         return self.make(cast(self.element(self.shape), self.dtype.name, kind), self.shape, kind)
 
-    def copy(self, *_: object, **__: object) -> Traced:
+    def copy(self, order: Any = "C") -> Traced:
         """Return a new array with the same elements."""
-        return self.astype(self.dtype)
+        return self.astype(self.dtype, order if order != "C" else "K")
 
-    __copy__ = __deepcopy__ = copy
+    __copy__ = copy
+
+    def __deepcopy__(self, _: object) -> Traced:
+        return self.copy()
 
     def __len__(self) -> int:
         if not self.shape:
@@ -190,11 +203,16 @@ class Traced(Refusing):
     def __getitem__(self, key: object) -> Traced:
         index = read_index(key, self.shape)
         if index.arrays:
+            ask_numpy(np.ndarray.__getitem__, (self, key), {})
             return self._gather(index)
         return self.view(index.shape, index.affine)
 
     def _gather(self, index: Index) -> Traced:
-        """Return the elements at positions that arrays have."""
+        """Return the elements at positions that arrays have; those outside are found."""
+        extents, own_letters = self.graph.nodes[self.storage.name].shape, axis_letters(self.ndim)
+        pairs = list(zip(self.places, extents, strict=True))
+        if any((own_letters[x], self.shape[x]) not in pairs for x in index.arrays):
+            return self.copy()._gather(index)
         at: list[Place] = list(index.affine)
         letters = axis_letters(len(index.shape))
         for axis, given in index.arrays.items():
@@ -217,11 +235,14 @@ class Traced(Refusing):
     def __setitem__(self, key: object, value: Any) -> None:
         picks = isinstance(key, Traced) and key.dtype == bool and key.shape == self.shape
         if picks and not np.ndim(value):
-            self.assign(FUNCTIONS[np.where](key, value, self))
+            ask_numpy(np.ndarray.__setitem__, (self, key, value), {})
+            term = self._written(value, ())
+            self.assign(combine(lambda *terms: Choose(terms[0], term, terms[1]), key, self))
             return
         index = read_index(key, self.shape)
         if index.arrays:
             raise TraceError("it writes to positions that are computed")
+        ask_numpy(np.ndarray.__setitem__, (self, key, value), {})
         self.view(index.shape, index.affine).assign(value)
 
     def assign(self, value: Any) -> None:
@@ -285,16 +306,14 @@ class Traced(Refusing):
     ) -> Any:
         (out,) = named.pop("out", None) or (None,)
         if function in FUNCTIONS and method == "__call__":  # such as matmul
-            found = call_traced(function, FUNCTIONS[function], given, named)
-        elif method in ("reduce", "accumulate"):
+            return call_traced(function, FUNCTIONS[function], given, {**named, "out": out})
+        if method in ("reduce", "accumulate"):
             along = partial(METHODS[method], name=function.__name__)
-            named.setdefault("axis", 0)
-            found = call_traced(getattr(function, method), along, given, named)
-        elif method == "__call__" and not named and function.nout == 1:
-            found = compute(function, given)
-        else:
-            raise TraceError(f"pipelines do not have {function.__name__} as it is called here")
-        return write_out(found, out)
+            named = {"axis": 0, **named, "out": out}
+            return call_traced(getattr(function, method), along, given, named)
+        if method == "__call__" and not named and function.nout == 1:
+            return write_out(compute(function, given), out)
+        raise TraceError(f"pipelines do not have {function.__name__} as it is called here")
 
     @noted
     def __array_function__(
@@ -322,57 +341,6 @@ class Traced(Refusing):
         return call_traced(getattr(np.ndarray, name), METHODS[name], (self, *given), named)
 
 
-def call_traced(
-    function: Any, traced: Callable[..., Any], given: Sequence[Any], named: Mapping[str, Any]
-) -> Any:
-    """Call what is traced in the place of a function of NumPy's, and write the result to `out`."""
-    named = dict(named)
-    out = named.pop("out", None)
-    try:
-        bound = signature(traced).bind(*given, **named)
-    except TypeError as error:
-        name = function.__name__
-        raise TraceError(f"pipelines do not have {name} as it is called here: {error}") from error
-    out = bound.arguments.pop("out", out)
-    try:
-        found = traced(*bound.args, **bound.kwargs)
-    except TilesolveError:
-        raise
-    except (TypeError, ValueError, IndexError) as error:
-        raise _ask_numpy(function, given, named) from error
-    return write_out(found, out)
-
-
-def _ask_numpy(function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> TilesolveError:
-    """Return what NumPy says of a call that it refuses, too."""
-
-    def like(value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return [like(one) for one in value]
-        known = isinstance(value, Traced)
-        return np.broadcast_to(np.zeros((), value.dtype), value.shape) if known else value
-
-    try:
-        function(*map(like, given), **{name: like(one) for name, one in named.items()})
-    except TypeError as error:
-        return TraceError(str(error))
-    except (ValueError, IndexError) as error:
-        return SizeError(str(error))
-    return TraceError(f"pipelines do not have {function.__name__} as it is called here")
-
-
-def write_out(found: Any, out: Any) -> Any:
-    """Return a result, or the array that it is written to."""
-    if out is None:
-        return found
-    if not isinstance(out, Traced):
-        raise TraceError("it writes to an array that is none of its own")
-    if not np.can_cast(found.dtype, out.dtype, "same_kind"):
-        raise TraceError(f"{found.dtype} is written to an array of {out.dtype}")
-    out.assign(found)
-    return out
-
-
 def is_filled(node: Node) -> bool:
     """Return whether all elements of an array are a number."""
     return isinstance(node.term, Cast) and isinstance(node.term.term, Number)
@@ -387,7 +355,7 @@ def as_traced(graph: Graph, value: Any) -> Traced:
     """Return an array of a function as one that is traced; its own are constants."""
     if isinstance(value, Traced):
         return value
-    array = np.asarray(value)
+    array = read_array(value, "a constant")
     if not array.ndim and array.dtype.kind in "biufc":
         return new_array(graph, Cast(array.dtype.name, number(array.item())), ())
     return Traced(Storage(graph, graph.constant(array)), array.shape)
@@ -424,6 +392,8 @@ def combine(build: Callable[..., Term], *given: Any) -> Traced:
     """Return a term of each element of some arrays and numbers."""
     graph = graph_of(given)
     shape = broadcast(*(np.shape(one) for one in given))
+    if any(type(one) is float and (one != one or not one) for one in given):
+        given = tuple(_typed(one, given) for one in given)
     try:
         term = build(*(term_of(graph, one, shape) for one in given))
     except SpecError as error:
@@ -432,6 +402,14 @@ def combine(build: Callable[..., Term], *given: Any) -> Traced:
         if isinstance(one, Apply):  # numbers have to fit
             argument_dtypes(one, [part.kind(graph.dtypes) for part in one.arguments])
     return new_array(graph, term, shape)
+
+
+def _typed(value: Any, others: Sequence[Any]) -> Any:
+    """Return a number that terms write as several in the dtype that it takes beside others."""
+    if type(value) is not float or (value == value and value):
+        return value
+    kind = np.result_type(*(getattr(one, "dtype", one) for one in others))
+    return np.zeros((), kind).real.dtype.type(value)
 
 
 def term_of(graph: Graph, value: Any, shape: Shape) -> Term:

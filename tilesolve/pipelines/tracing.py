@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from inspect import BoundArguments
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
@@ -25,7 +26,8 @@ from tilesolve.nests.calls import Array
 from tilesolve.pipelines import moves
 from tilesolve.pipelines.graph import Graph, Shape
 from tilesolve.pipelines.moves import create
-from tilesolve.pipelines.traced import FUNCTIONS, Storage, Traced, call_traced
+from tilesolve.pipelines.numpy_calls import call_traced
+from tilesolve.pipelines.traced import FUNCTIONS, Storage, Traced
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,31 +187,45 @@ def _stand_in(graph: Graph, made: dict[FunctionType, FunctionType], value: Any) 
     if isinstance(value, ModuleType):
         return StandInModule(value, again) if value is np else value
     if callable(value) and isinstance(value, Hashable) and value in _CREATING:
-        return partial(_CREATING[value], graph)
+        return partial(_create_traced, value, graph)
     if isinstance(value, FunctionType) and not str(value.__module__).startswith("numpy"):
         return rebuild(value, again, made)
     return value
 
 
-def _filled(value: Any, graph: Graph, shape: Any, dtype: Any = None, **_: Any) -> Any:
+def _create_traced(function: Any, graph: Graph, *given: Any, **named: Any) -> Any:
+    """Return what a function of NumPy's makes that is not asked of traced arrays."""
+    taking = function is np.take or function in _TAKING
+    if taking and not _has_traced((*given, *named.values())):
+        return function(*given, **named)
+    return call_traced(function, partial(_CREATING[function], graph), given, named)
+
+
+def _filled(value: Any, graph: Graph, shape: Any, dtype: Any = None, order: str = "C") -> Any:
     return create(graph, shape, value, np.float64 if dtype is None else dtype)
 
 
-def _full(graph: Graph, shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Any:
+def _full(graph: Graph, shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> Any:
     kind = fill_value.dtype if isinstance(fill_value, Traced) else np.asarray(fill_value).dtype
     return create(graph, shape, fill_value, kind if dtype is None else dtype)
 
 
-def _as_array(take: Callable[..., Any], graph: Graph, value: Any, *more: Any, **named: Any) -> Any:
-    if not _has_traced(value):
-        return take(value, *more, **named)
-    if len(more) > 1 or named.keys() - {"dtype", "copy", "order"}:
-        raise TraceError(f"pipelines do not have {take.__name__} as it is called here")
-    dtype = more[0] if more else named.get("dtype")
+def _as_array(
+    take: Callable[..., Any],
+    graph: Graph,
+    value: Any,
+    dtype: Any = None,
+    order: Any = None,
+    copy: bool | None = None,
+) -> Any:
     if not isinstance(value, Traced):
-        value = np.stack([_as_array(np.asarray, graph, one) for one in value])
-    copy = bool(named.get("copy", take is np.array))
-    return value.astype(value.dtype if dtype is None else dtype, copy=copy)
+        rows = [_as_array(np.asarray, graph, x) if _has_traced(x) else x for x in value]
+        value = np.stack(rows)
+    copies = take is np.array if copy is None else copy
+    apart = take is np.ascontiguousarray and not value.is_whole
+    apart = apart or (take is np.asfortranarray and not value.T.is_whole)
+    kind = value.dtype if dtype is None else dtype
+    return value.astype(kind, copy=bool(copies) or apart)
 
 
 def _has_traced(value: Any) -> bool:
@@ -218,22 +234,12 @@ def _has_traced(value: Any) -> bool:
     return isinstance(value, Traced)
 
 
-def _take(_: Graph, *given: Any, **named: Any) -> Any:
-    # NumPy asks the array alone, which may be the function's own, and not the positions.
-    traced = any(isinstance(one, Traced) for one in (*given, *named.values()))
-    return (
-        call_traced(np.take, FUNCTIONS[np.take], given, named)
-        if traced
-        else np.take(*given, **named)
-    )
-
-
 _TAKING = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
 _CREATING: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((np.zeros, np.empty), partial(_filled, False)),
     np.ones: partial(_filled, True),
     np.full: _full,
-    np.take: _take,
+    np.take: lambda _, *given, **named: FUNCTIONS[np.take](*given, **named),
     **{take: partial(_as_array, take) for take in _TAKING},
 }
 """Functions of NumPy that are not asked of traced arrays, and what is called in their place."""
@@ -294,13 +300,11 @@ def _locating(function: Callable[..., Any]) -> Iterator[None]:
 
 
 def _find_line(found: TracebackType | None, function: Callable[..., Any]) -> str:
-    """Return the last line of a traceback that is neither ours nor NumPy's, else the first one."""
+    """Return the last line of a traceback before ours and NumPy's, else the first one."""
     code = getattr(function, "__code__", None)
-    lines = [
-        (frame.f_code.co_filename, number)
-        for frame, number in traceback.walk_tb(found)
-        if not _is_ours(frame)
-    ]
+    frames = dropwhile(lambda one: _is_ours(one[0]), traceback.walk_tb(found))
+    theirs = takewhile(lambda one: not _is_ours(one[0]), frames)
+    lines = [(frame.f_code.co_filename, number) for frame, number in theirs]
     if code is not None:
         lines.insert(0, (code.co_filename, code.co_firstlineno))
     if not lines:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.argument_kinds import read_flag
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.device_problem import DeviceProblem
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.epilogue_terms import SUM
@@ -88,7 +89,8 @@ class GpuPlan(BaseDevicePlan[DeviceSolution]):
         SizeError, DtypeError
             If an array is not of the plan's shape and dtype.
         """
-        one, other, *more = (np.asarray(given) for given in (first, second, *operands))
+        given = (first, second, *operands)
+        one, other, *more = (read_array(x, f"operand {at}") for at, x in enumerate(given))
         arrays = self._name_arrays(one, other, out, more)
         (arrays["output"][...],) = self._emulate(arrays, ("output",))
         return np.asarray(arrays["output"])
