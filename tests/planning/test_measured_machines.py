@@ -107,6 +107,20 @@ def test_sums_stay_whole_where_the_output_goes_past_the_caches():
     assert min(chain[0] for family in free for chain in family) < whole
 
 
+@pytest.mark.parametrize("name", ["zen4-quick", "zen4-full"])
+def test_columns_are_copied_where_calls_in_place_would_wait_for_stores(name):
+    """A copy takes longer than reading in place, and less than that and the stores of C."""
+    problem, machine = Problem.of("cba-da-bcd", "c=200,b=150,a=160,d=17"), find_machine(name)
+    found = find_plan(problem, name)
+    assert found.output == "stream"
+    assert found.nest.packed[1] is not None
+    bare = replace(found.nest, packed=(found.nest.packed[0], None), kinds=())
+    nest = Runner.of(found.share, machine).form(bare)
+    cost = compute_price(found.share, nest, machine, microkernel=found.microkernel)
+    assert cost.compute < found.cost.compute
+    assert replace(found, nest=nest, cost=cost).score > found.score
+
+
 def test_what_is_reported_is_of_the_machine_itself():
     """Also where the tiling comes from the program as if all lines waited."""
     found = find_plan(WAITS, "zen4-full")

@@ -371,8 +371,9 @@ def choose_copies(
     The rows of the register tile are loaded and stored as vectors: an operand that they index
     can be read in place only if its unit-stride letter is the output's. And a call that used a
     few elements of each line would wait for lines more than it computes. Halves are read from
-    micro-panels alone, in which they are float32. What would score more even if copies saved
-    all that they take is not priced, see `score_without`.
+    micro-panels alone, in which they are float32. Calls that read columns in place may wait for
+    stores of C that others do not wait for. What would score more even if copies saved all that
+    they take is not priced, see `score_without`.
 
     Parameters
     ----------
@@ -397,13 +398,13 @@ def choose_copies(
         own = (copy, tiles.kind(at))
         options.append([own, (None, "in place")] if readable else [own])
     priced: list[tuple[float, Nest, Price, dict[str, int]]] = []
-    waits: list[dict[int, float]] = []
+    waits: list[tuple[dict[int, float], float]] = []
     for copies in product(*options):
         packed = tuple(level for level, _ in copies)
         if priced:
-            least, usual, cost, _ = priced[0]
-            without = score_without(target.setting, places, share, usual, cost, packed, waits[0])
-            if without > (1 + TIME_TOLERANCE) * least:
+            (least, usual, cost, _), (copying, storing) = priced[0], waits[0]
+            without = score_without(target.setting, places, share, usual, cost, packed, copying)
+            if without + storing > (1 + TIME_TOLERANCE) * least:
                 continue
         kinds = tuple(kind for _, kind in copies) if tiles.kinds else ()
         candidate = box_letters(
@@ -421,8 +422,10 @@ def choose_copies(
             continue
         nearest, candidate = nearest_tile(candidate), target.runner.form(candidate)
         cost = target.price(candidate)
-        waits.append(copy_seconds(share, candidate, cost, machine))
-        score = score_price(cost, target.setting.overlap, sum(waits[-1].values()))
+        priced_nest = share, candidate, cost, machine
+        copying, storing = copy_seconds(*priced_nest), store_seconds(*priced_nest)
+        waits.append((copying, storing))
+        score = score_price(cost, target.setting.overlap, sum(copying.values()) + storing)
         priced.append((score, candidate, cost, nearest))
     _, chosen, cost, nearest = min(priced, key=lambda found: found[0])
     return chosen, cost, nearest
