@@ -170,21 +170,22 @@ def test_stores_straight_from_registers_are_one_more_level():
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 @pytest.mark.parametrize("copies", [("L1", "L1"), ("L1", None), (None, "L1")])
 @pytest.mark.parametrize("steps", [MIN_STEPS_TO_PREFETCH_C - 1, MIN_STEPS_TO_PREFETCH_C])
-@pytest.mark.parametrize("bits", [256, 512])
-def test_calls_wait_for_short_runs_unless_they_prefetch_their_lines(bits, steps, copies, dtype):
-    """Long sums do so, and short ones of wide kernels whose columns are copied."""
+@pytest.mark.parametrize(("bits", "side"), [(256, 8), (512, 3), (512, 8)])
+def test_calls_wait_for_short_runs_unless_they_prefetch_lines(bits, side, steps, copies, dtype):
+    """Long sums do so, and short ones of wide kernels that read copies: rows are mostly copied."""
     sizes = {"m": 4096, "n": 4096, "k": steps}
     costs = replace(MACHINE.costs, part_line_seconds=1e-12)
     problem = Problem.of("mn-mk-kn", sizes, dtype)
     machine = replace(MACHINE, vector_bits=bits, costs=costs)
-    call, tile = {"m": 4, "n": 3, "k": steps}, {"m": 40, "n": 30, "k": steps}
+    call, tile = {"m": 4, "n": side, "k": steps}, {"m": 40, "n": 4 * side, "k": steps}
     bands = [("register", "kmn", call), ("L1", "kmn", tile), ("memory", "kmn", 4096)]
     nest = Nest.of(problem, bands, packed=copies, output="stream")
     cost, view = compute_price(problem, nest, MACHINE), list_levels(MACHINE)[-1]
     overlap = costs.kernel_overlap
     taken = costs.cached_store_slowdown * problem.bytes[0] / machine.memory.bandwidth
     early = steps >= MIN_STEPS_TO_PREFETCH_C
-    early = early or (bits == 512 and copies[0] == "L1" and dtype == "float64")
+    copied = copies == ("L1", "L1") or (copies == ("L1", None) and side == 3)
+    early = early or (bits == 512 and copied and dtype == "float64")
     waited = score_times([cost.seconds, taken], overlap) - cost.seconds if early else taken
     shown = 1.0 if cost.bottleneck == "memory" else overlap
     wanted = max(0.0, waited - shown * float(view.seconds([problem.bytes[0]])))

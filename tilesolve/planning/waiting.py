@@ -173,9 +173,7 @@ def leaves_registers(share: Problem, nest: Nest, machine: Machine) -> bool:
     tiles of few long runs; C that begins with a line needs none. See ``docs/decisions/051``.
     """
     output, call = share.spec.output.letters, nest.bands[0].box
-    sides = [share.sizes[output[-1]], *(band[output[-1]] for band in nest.bands)]
-    whole = share.lane == output[-1]
-    whole = whole and not any(side % lanes(share.dtype, machine.vector_bits) for side in sides)
+    whole = share.lane == output[-1] and _has_whole_vectors(share, nest, machine)
     if share.aligned_output or not whole:
         return whole
     tile = dict(call)
@@ -187,13 +185,23 @@ def leaves_registers(share: Problem, nest: Nest, machine: Machine) -> bool:
 def prefetches_c(share: Problem, nest: Nest, machine: Machine) -> bool:
     """Return whether calls prefetch lines of C that they store through the caches.
 
-    Long sums do, and of short ones those of wide kernels whose columns are copied.
+    Long sums do, and of short ones those of wide kernels that read copies. Rows in place that are
+    no whole vectors are copied when they run.
     """
-    operands = enumerate(share.spec.operands)
-    columns = [number for number, tensor in operands if share.lane not in tensor.letters]
-    copied = all(nest.kind(number) != "in place" for number in columns)
+    whole, copied = _has_whole_vectors(share, nest, machine), True
+    for number, tensor in enumerate(share.spec.operands):
+        if nest.kind(number) == "in place" and (whole or share.lane not in tensor.letters):
+            copied = False
     shape = Shape(share.dtype, machine.vector_bits, 1, 1, 1, packed=copied)
     return _has_long_sums(share, nest) or prefetches_columns_of_c(shape)
+
+
+def _has_whole_vectors(share: Problem, nest: Nest, machine: Machine) -> bool:
+    """Return whether all tiles have whole vectors of the letter that vectors lie along."""
+    if share.lane is None:
+        return False
+    sides = [share.sizes[share.lane], *(band[share.lane] for band in nest.bands)]
+    return not any(side % lanes(share.dtype, machine.vector_bits) for side in sides)
 
 
 def _has_long_sums(share: Problem, nest: Nest) -> bool:
