@@ -231,7 +231,7 @@ class Access:
         if self.plain:
             return self._touched_rows(box, line, grid)
         if self._is_symbolic(box):
-            return self.symbols(box) * float(self.element)
+            return _bytes_in_symbols(self, tuple([box[letter] for letter in self.letters]))
         return _least(self.scattered(box, line, grid), self.whole)
 
     def scattered(self, box: Box, line: int, grid: Box | None = None) -> Size:
@@ -309,7 +309,7 @@ class Access:
         (32.0, 56.0)
         """
         if self._is_symbolic(box):
-            return self.symbols(box) * float(self.element)
+            return _bytes_in_symbols(self, tuple([box[letter] for letter in self.letters]))
         return float(self.element) * prod(axis.reach(box) for axis in self.axes)
 
     def _is_symbolic(self, box: Box) -> bool:
@@ -384,6 +384,12 @@ class Shared:
         sizes = [one.touched(box, line, grid) for one in self.accesses]
         found: Size = reduce(np.maximum, sizes) if len(sizes) > 1 else sizes[0]
         return found if self.most is None else _least(found, self.most)
+
+
+@lru_cache(maxsize=4096)
+def _bytes_in_symbols(access: Access, sides: tuple[Size, ...]) -> Signomial:
+    """Return the bytes that a box of such sides touches, kept: programs have the same boxes."""
+    return access.symbols(dict(zip(access.letters, sides, strict=True))) * float(access.element)
 
 
 @lru_cache(maxsize=512)

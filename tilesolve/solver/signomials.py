@@ -31,6 +31,7 @@ class Signomial:
     terms: tuple[tuple[Powers, float], ...]
 
     @classmethod
+    @lru_cache(maxsize=512)
     def symbol(cls, name: str) -> Signomial:
         """Return the signomial that is one symbol.
 
@@ -72,17 +73,25 @@ class Signomial:
         return self + Signomial.of(other) * -1
 
     def __mul__(self, other: Signomial | float) -> Signomial:
+        own = self.terms
         if not isinstance(other, Signomial):
-            return Signomial(tuple([(p, c * other) for p, c in self.terms]) if other else ())
-        if len(self.terms) == len(other.terms) == 1:
-            ((left, a),), ((right, b),) = self.terms, other.terms
+            if other == 1:
+                return self
+            return Signomial(tuple([(p, c * other) for p, c in own]) if other else ())
+        more = other.terms
+        if len(own) == len(more) == 1:
+            ((left, a),), ((right, b),) = own, more
             return Signomial(((_merge(left, right), a * b),))
-        product: dict[Powers, float] = {}
-        for left, a in self.terms:
-            for right, b in other.terms:
-                powers = _merge(left, right)
-                product[powers] = product.get(powers, 0.0) + a * b
-        return Signomial(tuple(sorted((p, c) for p, c in product.items() if c)))
+        if len(own) == 1 or len(more) == 1:  # no two products have the same powers
+            pairs = [(_merge(left, right), a * b) for left, a in own for right, b in more]
+        else:
+            product: dict[Powers, float] = {}
+            for left, a in own:
+                for right, b in more:
+                    powers = _merge(left, right)
+                    product[powers] = product.get(powers, 0.0) + a * b
+            pairs = list(product.items())
+        return Signomial(tuple(sorted([(p, c) for p, c in pairs if c])))
 
     __rmul__ = __mul__
 
@@ -92,7 +101,7 @@ class Signomial:
         if len(divisor.terms) != 1:
             raise ValueError(f"only a monomial divides a signomial, not {divisor}")
         ((powers, coefficient),) = divisor.terms
-        return self * Signomial(((tuple((s, -p) for s, p in powers), 1 / coefficient),))
+        return self * Signomial(((tuple([(s, -p) for s, p in powers]), 1 / coefficient),))
 
     def __rtruediv__(self, other: float) -> Signomial:
         return Signomial.constant(other) / self
