@@ -196,11 +196,9 @@ def _name(row: SuiteLayer) -> Iterable[str]:
     return name_layer(row.convolution), row.model
 
 
-def draw_layer(
-    layer: Convolution, seed: int = 7, offset: int = NUMPY_OFFSET_BYTES
-) -> tuple[Array, Array, Array]:
+def draw_layer(layer: Convolution, offset: int = NUMPY_OFFSET_BYTES) -> tuple[Array, Array, Array]:
     """Return images in the layer's layout, filters and a bias; the same for each layout."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(7)
     first = (layer.batch, layer.channels, *layer.size)
     x, w, bias = (
         place_array(shape, layer.dtype, offset)

@@ -29,15 +29,11 @@ class NetworkWriter:
         does.
     """
 
-    seed: int = 0
     shares: bool = False
     nodes: list[NodeProto] = field(default_factory=list)
     arrays: dict[str, Array] = field(default_factory=dict)
     _first: dict[bytes, str] = field(default_factory=dict)
-    _draw: np.random.Generator = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._draw = np.random.default_rng(self.seed)
+    _draw: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def add(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
         """Add a node; return the name of its result, or the names."""
@@ -108,11 +104,11 @@ class NetworkWriter:
             self.add("LayerNormalization", x, scale, self.bias(channels), axis=-1, epsilon=1e-6)
         )
 
-    def classify(self, x: str, channels: int, classes: int = 1000) -> str:
-        """Add the mean of each channel, and a product."""
+    def classify(self, x: str, channels: int) -> str:
+        """Add the mean of each channel, and a product with a thousand results."""
         flat = self.add("Flatten", self.add("GlobalAveragePool", x))
-        w = self.weights(classes, channels, reads=2 * channels)
-        return str(self.add("Gemm", flat, w, self.bias(classes), transB=1))
+        w = self.weights(1000, channels, reads=2 * channels)
+        return str(self.add("Gemm", flat, w, self.bias(1000), transB=1))
 
     def model(self, name: str, image: tuple[int, ...], result: str) -> ModelProto:
         """Return the model."""
@@ -326,7 +322,7 @@ NETWORKS: dict[str, Callable[[NetworkWriter, int], ModelProto]] = {
 """What writes each network, given the side of its images."""
 
 
-def write_network(name: str, size: int = 224, *, seed: int = 0, shares: bool = False) -> ModelProto:
+def write_network(name: str, size: int = 224, *, shares: bool = False) -> ModelProto:
     """Return a network as a model.
 
     Parameters
@@ -338,4 +334,4 @@ def write_network(name: str, size: int = 224, *, seed: int = 0, shares: bool = F
     shares
         Whether equal arrays are written once.
     """
-    return NETWORKS[name](NetworkWriter(seed, shares), size)
+    return NETWORKS[name](NetworkWriter(shares=shares), size)

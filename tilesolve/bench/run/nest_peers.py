@@ -61,10 +61,23 @@ def run_plan(made: NestPlan, nest: NestCase, operands: Operands, out: Array) -> 
 
 
 def tilesolve(
-    nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
+    nest: NestCase,
+    machine: Machine,
+    threads: int,
+    operands: Operands,
+    out: Array,
+    mode: NestMode = "default",
+    route: Route | None = None,
 ) -> Made:
     """Make ready a nest of ours, by the fastest route."""
-    return run_plan(_solve(nest, machine, threads), nest, operands, out)
+    return run_plan(_solve(nest, machine, threads, mode, route), nest, operands, out)
+
+
+thesis = partial(tilesolve, mode="thesis", route="nest")
+"""Makes ready a nest by the printed formulas."""
+
+baseline = partial(tilesolve, mode="plain", route="nest")
+"""Makes ready a nest of ours with threads outside, vectors inside, and nothing else."""
 
 
 def tilesolve_outs(
@@ -96,18 +109,6 @@ def tilesolve_outs(
     )
 
 
-def thesis(nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array) -> Made:
-    """Make ready a nest by the printed formulas."""
-    return run_plan(_solve(nest, machine, threads, "thesis", "nest"), nest, operands, out)
-
-
-def baseline(
-    nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
-) -> Made:
-    """Make ready a nest of ours with threads outside, vectors inside, and nothing else."""
-    return run_plan(_solve(nest, machine, threads, "plain", "nest"), nest, operands, out)
-
-
 def numba(nest: NestCase, _: Machine, threads: int, operands: Operands, out: Array) -> Run:
     """Make ready the obvious loops."""
     return make_numba(
@@ -115,28 +116,21 @@ def numba(nest: NestCase, _: Machine, threads: int, operands: Operands, out: Arr
     )
 
 
-def halide(nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array) -> Run:
-    """Make ready what Halide's scheduler of 2016 plans."""
-    return _schedule(nest, machine, threads, operands, out, "Mullapudi2016")
-
-
-def halide_adams(
-    nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
-) -> Run:
-    """Make ready what Halide's scheduler of 2019 plans."""
-    return _schedule(nest, machine, threads, operands, out, "Adams2019")
-
-
-def _schedule(
+def halide(
     nest: NestCase,
     machine: Machine,
     threads: int,
     operands: Operands,
     out: Array,
-    scheduler: str,
+    scheduler: str = "Mullapudi2016",
 ) -> Run:
+    """Make ready what a scheduler of Halide plans."""
     arrays, text = name_inputs(nest, operands), write_stages(nest.computation)
     return make_halide(text, scheduler, machine, threads, arrays, dict(nest.params), out)
+
+
+halide_adams = partial(halide, scheduler="Adams2019")
+"""Makes ready what Halide's scheduler of 2019 plans."""
 
 
 def numpy(nest: NestCase, _: Machine, __: int, operands: Operands, out: Array) -> Run:

@@ -39,20 +39,22 @@ def _solve(
 
 
 def tilesolve(
-    nest: Pipeline, machine: Machine, threads: int, operands: Operands, out: Array
+    nest: Pipeline,
+    machine: Machine,
+    threads: int,
+    operands: Operands,
+    out: Array,
+    fusion: Fusion = "slide",
 ) -> Made:
     """Make ready a pipeline of ours, in groups of stages."""
-    return run_plan(_solve(nest, machine, threads), nest, operands, out)
+    return run_plan(_solve(nest, machine, threads, fusion), nest, operands, out)
 
 
-def root(nest: Pipeline, machine: Machine, threads: int, operands: Operands, out: Array) -> Made:
-    """Make ready a pipeline of ours, one stage after another."""
-    return run_plan(_solve(nest, machine, threads, "root"), nest, operands, out)
+root = partial(tilesolve, fusion="root")
+"""Makes ready a pipeline of ours, one stage after another."""
 
-
-def overlap(nest: Pipeline, machine: Machine, threads: int, operands: Operands, out: Array) -> Made:
-    """Make ready a pipeline of ours, in tiles that overlap."""
-    return run_plan(_solve(nest, machine, threads, "overlap"), nest, operands, out)
+overlap = partial(tilesolve, fusion="overlap")
+"""Makes ready a pipeline of ours, in tiles that overlap."""
 
 
 def numpy(nest: Pipeline, _: Machine, __: int, operands: Operands, ___: Array) -> Run:
@@ -65,33 +67,15 @@ def numba(nest: Pipeline, _: Machine, threads: int, operands: Operands, out: Arr
     return make_numba(nest.computation, threads, name_inputs(nest, operands), {}, out)
 
 
-def halide(nest: Pipeline, machine: Machine, threads: int, operands: Operands, out: Array) -> Run:
-    """Make ready what Halide's scheduler of 2016 plans."""
-    return _schedule(nest, machine, threads, operands, out, "Mullapudi2016")
-
-
-def halide_adams(
-    nest: Pipeline, machine: Machine, threads: int, operands: Operands, out: Array
-) -> Run:
-    """Make ready what Halide's scheduler of 2019 plans."""
-    return _schedule(nest, machine, threads, operands, out, "Adams2019")
-
-
-def halide_manual(
-    nest: Pipeline, machine: Machine, threads: int, operands: Operands, out: Array
-) -> Run:
-    """Make ready what Halide makes of a schedule that was written by hand."""
-    return _schedule(nest, machine, threads, operands, out, "")
-
-
-def _schedule(
+def halide(
     nest: Pipeline,
     machine: Machine,
     threads: int,
     operands: Operands,
     out: Array,
-    scheduler: str,
+    scheduler: str = "Mullapudi2016",
 ) -> Run:
+    """Make ready what a scheduler of Halide plans, or one by hand where none is named."""
     whole, schedule = split_sums(nest.computation), list[str]()
     if not scheduler:
         if nest.text not in SLIDING:
@@ -99,6 +83,13 @@ def _schedule(
         schedule = write_schedule(whole, SLIDING[nest.text], lanes_of(whole.output.dtype, machine))
     text, arrays = write_stages(whole, schedule), name_inputs(nest, operands)
     return make_halide(text, scheduler, machine, threads, arrays, {}, out, narrow=True)
+
+
+halide_adams = partial(halide, scheduler="Adams2019")
+"""Makes ready what Halide's scheduler of 2019 plans."""
+
+halide_manual = partial(halide, scheduler="")
+"""Makes ready what Halide makes of a schedule that was written by hand."""
 
 
 def halide_ours(
