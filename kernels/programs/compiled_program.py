@@ -69,17 +69,10 @@ def plan_program(
     return CompiledProgram(program, skeleton, sizes, layout, bits, ProgramCode(path, build))
 
 
-def program_assembly(
-    program: Program,
-    layout: Layout | None = None,
-    cpu: TargetCpu | None = None,
-    bits: int | None = None,
-) -> str:
-    """Return the assembly of a program for a CPU, with its widest vectors unless told otherwise."""
-    cpu = TargetCpu.here() if cpu is None else cpu
-    layout = Layout.rows(program.computation) if layout is None else layout
-    bits = cpu.bits if bits is None else bits
-    module = _lower(find_skeleton(program)[0], layout, bits, cpu)
+def program_assembly(program: Program, cpu: TargetCpu) -> str:
+    """Return the assembly of a program for a CPU, with its widest vectors."""
+    layout = Layout.rows(program.computation)
+    module = _lower(find_skeleton(program)[0], layout, cpu.bits, cpu)
     parsed, machine = optimise(module, cpu, unroll=False)
     text: str = machine.emit_assembly(parsed)
     return text
@@ -144,11 +137,6 @@ class CompiledProgram:
     layout: Layout
     bits: int
     code: ProgramCode
-
-    @property
-    def assembly(self) -> str:
-        """The assembly of the code."""
-        return program_assembly(self.program, self.layout, bits=self.bits)
 
     def run(
         self,
