@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilesolve
@@ -34,3 +35,18 @@ def test_it_is_refused(text, where, error):
 
 def test_there_are_some():
     assert len(list(refusals())) > 20
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_powers_of_integers_below_zero(dtype):
+    """They are found where they are computed, and nowhere else, as NumPy finds them."""
+    plan = tilesolve.nest("o[i] = a[i] ** b[i]", 37, dtype)
+    part = tilesolve.nest("o[i] = a[i] ** b[i]", 37, dtype, where="i < 30")
+    a, b = (np.arange(37) % 5).astype(dtype), (np.arange(37) % 4).astype(dtype)
+    for place in (0, 8, 36):
+        wrong = b.copy()
+        wrong[place] = -2
+        with pytest.raises(errors.DtypeError, match=r"o\[i\] = .*no power of -2"):
+            plan(a, wrong)
+        np.testing.assert_array_equal(plan(a, b), a**b)
+    np.testing.assert_array_equal(part(a, wrong)[:30], (a**b)[:30])

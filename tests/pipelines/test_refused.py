@@ -44,6 +44,20 @@ def within(a):
     return branch(a + 1)
 
 
+def write_to_part(a):
+    """Write to what NumPy has a view for."""
+    part = (a + 1j).real
+    part += 1
+
+
+def read_old_view(a):
+    """Read a view of what was written since."""
+    b = np.stack([a, a, a])
+    view = b[1:].reshape(-1)
+    b[0] = 0
+    return view
+
+
 REFUSED = [
     (branch, TraceError, "branches on a value"),
     (within, TraceError, "branches on a value"),
@@ -111,6 +125,24 @@ REFUSED = [
     (lambda a: a[..., ...], SizeError, "dots once"),
     (lambda a: a[::0], SizeError, "step cannot be zero"),
     (lambda a: a[slice("x")], TraceError, "'str' object"),
+    (write_to_part, TraceError, "view that is read alone"),
+    (read_old_view, TraceError, "written to since"),
+    (lambda a: np.argmax(a[None], axis=(0, 1)), TraceError, "as an integer"),
+    (lambda a: a.reshape(5.0), TraceError, "as an integer"),
+    (lambda a: np.sum(a[None], True), TraceError, "an integer is required"),
+    (lambda a: a.sum(keepdims=(1,)), TraceError, "as an integer"),
+    (lambda a: a.copy("x"), SizeError, "order must be"),
+    (lambda a: np.take(a, [0, 5]), SizeError, "out of bounds"),
+    (lambda a: a[[0, 5]], SizeError, "out of bounds"),
+    (lambda a: a.__setitem__(a > 1, 1j), TraceError, "complex"),
+    (lambda a: np.inner(a, a[:1]), SizeError, "summed over together"),
+    (lambda a: a[None] @ np.ones((1, 3)), SizeError, "are multiplied"),
+    (lambda a: np.zeros(3, a) + a[:3], DtypeError, "is an array"),
+    (lambda a: np.zeros(-1) + a, SizeError, "no shape|negative"),
+    (lambda a: np.split(a, a), TraceError, "positions that are computed"),
+    (lambda a: np.maximum.reduce(a[None], out=a[None]), SizeError, "dimensions"),
+    (lambda a: (a + 1j).astype("uint8"), DtypeError, "complex numbers"),
+    (lambda a: np.subtract.reduce(a), TraceError, "does not run over letters"),
     (lambda a: a.astype(object), DtypeError, "not in object"),
     (lambda a: a.astype("uint8") + 300, (DtypeError, SizeError), "300"),
 ]

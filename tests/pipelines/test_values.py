@@ -160,3 +160,73 @@ def test_tables_of_the_functions_own():
     table = np.arange(10, 20).astype("int16")
     check(lambda a: np.take(table, a), [np.array([[3, 0], [9, -2]])])
     check(lambda a: a + np.take(table, [1, 2]), [np.array([3, 1])])
+
+
+def test_numbers_of_other_dtypes():
+    """What is no number, and minus zero, are as wide as arrays; limits are of one dtype."""
+    for dtype in ("float32", "int32", "complex64"):
+        array = np.arange(5).astype(dtype)
+        check(lambda a: (a * np.nan, a * -0.0, a + -0.0), [array])
+        check(lambda a: np.where(a == 2, np.nan, a) if a.dtype.kind == "f" else a, [array])
+    check(lambda a, b: np.clip(a, -1, b), [np.array([True, False]), np.arange(2, dtype="int16")])
+    check(lambda a: a.conj(), [np.array([True, False])])
+
+
+def test_copies_and_views_are_numpys():
+    """What NumPy copies is not written to, and what it has a view for is."""
+
+    def copies(a):
+        for other in (np.pad(a, 0, "edge"), np.take(a, 0, 0), np.roll(a, 1, ()), a[0, ::2].ravel()):
+            other[...] = 7
+        flat = a.flatten()
+        flat[1:3] = 5
+        return a, flat
+
+    def views(a):
+        a.real[0] += 1
+        a[1, 1:].ravel()[:] = 3
+        part = a.conj()
+        part[-1] -= 2
+        return a * 2
+
+    def masked(a):
+        a[a > 3] = 2.5
+        return a
+
+    check(copies, [np.arange(12.0).reshape(3, 4)])
+    check(views, [np.arange(12.0).reshape(3, 4)])
+    check(masked, [np.array([2**60 + 1, 7, 1])])
+
+
+def test_arguments_without_axes_are_written():
+    """They are returned as they were given: without axes."""
+    check(lambda a, b: (b.fill(0.5), a.fill(2), b, a)[2:], [np.array(1.0), np.array(3.0)])
+
+
+def test_positions_outside_are_found():
+    """Those of a part of an array, of one with borders or of constants, as those of a whole one."""
+    array = np.arange(10.0)
+    parts = [lambda a: a[2:-2], lambda a: a[2:-2] * 2, lambda a: np.pad(a, 1), lambda a: a[::-1]]
+    for part in [*parts, lambda a: np.zeros_like(a[:4])]:
+        extent = len(part(array))
+        check(
+            lambda a, i, part=part: part(a)[i] + a[0], [array, np.array([0, extent - 1, -extent])]
+        )
+        for position in (extent, -extent - 1):
+            check(lambda a, i, part=part: part(a)[i] + a[0], [array, np.array([0, position])])
+
+
+@pytest.mark.parametrize("mode", ["default", "plain", "thesis", "untiled"])
+def test_modes_of_no_elements(mode):
+    """Stages without points are planned in each mode."""
+
+    def function(a):
+        return np.diff(a < a, n=2, axis=2), np.pad(np.std(a[:, :0], axis=1), 1, "symmetric")
+
+    array = np.ones((2, 3, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = function(array)
+    found = tilesolve.pipeline(function, mode=mode, threads=2, cache=False)(array)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)

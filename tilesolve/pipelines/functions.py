@@ -116,7 +116,7 @@ traces(np.triu)(partial(_triangle, "greater_equal"))
 def reduce_axes(
     array: Traced,
     name: str,
-    axis: Axes = None,
+    axis: Any = None,
     dtype: Any = None,
     keepdims: bool = False,
     **more: Any,

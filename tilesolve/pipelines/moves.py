@@ -72,7 +72,7 @@ def _broadcast_to(array: Traced, shape: Shape) -> Traced:
     wide = tuple(map(index, shape if np.iterable(shape) else (shape,)))
     if broadcast(array.shape, wide) != wide:
         raise SizeError(f"an array of shape {array.shape} is not broadcast to {wide}")
-    return array.make(array.element(wide), wide)
+    return array.make(array.element(wide), wide).seen_from(array)
 
 
 def _reshape(array: Traced, *shape: Any, order: str = "C", copy: bool | None = None) -> Traced:
@@ -92,7 +92,7 @@ def _reshape(array: Traced, *shape: Any, order: str = "C", copy: bool | None = N
         return create(array.graph, wanted, 0, array.dtype)
     groups = list(_group_axes(array.shape, wanted))
     if any(len(old) > 1 for old, _ in groups) and not array.is_whole:
-        array = array.copy()
+        array = array.copy().seen_from(array)
     letters, places = axis_letters(len(wanted)), list[Place]([Affine.number(0)] * array.ndim)
     for old, new in groups:
         flat = Affine.number(0)
@@ -406,7 +406,7 @@ def create(graph: Graph, shape: Any, value: Any, dtype: Any) -> Traced:
     if min(wide, default=0) < 0:
         raise SizeError(f"an array has no shape {wide}")
     if isinstance(value, Traced):
-        return _broadcast_to(value.astype(kind), wide)
+        return _broadcast_to(value.astype(kind), wide).copy()
     return new_array(graph, filling(value, kind), wide, kind)
 
 

@@ -72,7 +72,8 @@ def _ask_numpy(function: Any, given: Sequence[Any], named: Mapping[str, Any]) ->
 def _zeros(value: Any) -> Any:
     """Return a value with zeros in the place of traced arrays."""
     if isinstance(value, Refusing):
-        return np.zeros(value.shape, value.dtype)
+        array: Any = value
+        return np.zeros(array.shape, array.dtype)
     if type(value) in (list, tuple):
         return type(value)(map(_zeros, value))
     return value

@@ -43,10 +43,13 @@ class Storage:
         Where it is computed.
     name
         The array that has its elements as they are now.
+    source
+        The storage whose elements it has a copy of where NumPy has a view, and their name then.
     """
 
     graph: Graph
     name: str
+    source: tuple[Storage, str] | None = None
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
@@ -119,12 +122,13 @@ class Traced(Refusing):
     @property
     def real(self) -> Traced:
         """The real parts of its elements."""
-        return combine(partial(apply, "real"), self)
+        part = self.dtype.kind == "c"
+        return combine(partial(apply, "real"), self).seen_from(self) if part else self
 
     @property
     def imag(self) -> Traced:
         """The imaginary parts of its elements."""
-        return combine(partial(apply, "imag"), self)
+        return combine(partial(apply, "imag"), self).seen_from(self)
 
     @property
     def is_whole(self) -> bool:
@@ -132,8 +136,15 @@ class Traced(Refusing):
         node = self.graph.nodes[self.storage.name]
         return self.shape == node.shape and self.places == axis_letters(self.ndim)
 
+    def seen_from(self, other: Traced) -> Traced:
+        """Return it as what NumPy has a view for: it is neither written to nor read when old."""
+        self.storage.source = other.storage, other.storage.name
+        return self
+
     def read(self, at: Sequence[Place]) -> Read:
         """Return its element at some position."""
+        if (source := self.storage.source) and source[0].name != source[1]:
+            raise TraceError("it reads a view of an array that was written to since; make a copy()")
         named = name_places(at)
         try:
             places = tuple(place_at(one, named) for one in self.places)
@@ -251,6 +262,8 @@ class Traced(Refusing):
         if own and (value.places, value.shape) == (self.places, self.shape):
             return  # what += ends with
         storage, node = self.storage, self.graph.nodes[self.storage.name]
+        if storage.source:
+            raise TraceError("it writes to a view that is read alone; make a copy()")
         if not self.size:
             return
         letters = axis_letters(len(node.shape))

@@ -164,6 +164,7 @@ def _result(value: Any, arguments: Mapping[str, Traced]) -> Result:
     """Return what a function returns as a result of its graph."""
     if not isinstance(value, Traced):
         raise TraceError(f"it returns {value!r:.60}, not an array that it computes")
+    value.element(value.shape)  # is it as NumPy has it now?
     argument = next((x for x, one in arguments.items() if one.storage is value.storage), None)
     if argument is not None and not value.is_whole:
         argument = None

@@ -185,7 +185,7 @@ class Executor:
     ) -> Array:
         """Compute ``alpha * contraction + beta * out``; see `Plan.__call__`."""
         problem = self.solution.problem
-        if out is not None and not isinstance(out, np.ndarray):
+        if out is not None and type(out) is not np.ndarray:
             given = view_output(out, _name_of_output(problem))
             self.run(first, second, given, alpha, beta, operands)
             return out
