@@ -20,6 +20,7 @@ from tilesolve.model.score import score_times
 from tilesolve.packing import table_fields
 from tilesolve.planning.waiting import (
     crossing_seconds,
+    is_staged,
     late_share,
     leaves_registers,
     lengthen_runs,
@@ -27,6 +28,7 @@ from tilesolve.planning.waiting import (
     single_share,
     store_seconds,
 )
+from tilesolve.running.schedule import Box
 from tilesolve.running.task import Task
 
 MACHINE = Machine.load("i7-6700k")
@@ -229,6 +231,20 @@ def test_what_leaves_registers_is_what_runs(spec, sizes):
     ran = [boxes.tables[kind].leaves_in_pieces(stages=True) for kind in boxes.kinds]
     said = leaves_registers(solution.share, solution.nest, MACHINE)
     assert {*ran} == {said}
+
+
+@pytest.mark.parametrize("rows", [8, 10])
+@pytest.mark.parametrize("columns", [2, 6])
+def test_tiles_of_many_runs_that_end_amid_vectors_are_not_staged(rows, columns):
+    """The price says so, and what runs does so; runs are long enough in all."""
+    sizes = {"m": 60, "n": 400, "k": 80}
+    problem = Problem.of("mn-mk-kn", sizes)
+    call = {"m": columns, "n": rows, "k": 80}
+    bands = [("register", "kmn", call), ("L1", "kmn", {**call, "n": 400}), ("memory", "kmn", sizes)]
+    nest = Nest.of(problem, bands, packed=("L1", "L1"), output="stream")
+    assert is_staged(problem, nest, MACHINE) == (rows == 8 or columns == 2)
+    tiles = Box((), (), (0, 0), (0, 0), (0, 0), 0, True, rows == 8, columns)
+    assert tiles.is_staged(stages=True) == is_staged(problem, nest, MACHINE)
 
 
 def count_single(task, side):

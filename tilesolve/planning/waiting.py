@@ -145,10 +145,10 @@ def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> 
 
     What leaves straight from registers does so beside the next steps, as a level works beside the
     arithmetic, and so does what goes through the caches where calls prefetch its lines. Calls wait
-    for all else. Long runs take as long as memory takes for their bytes, and runs that are too
-    short for that, which go through the caches, take longer. Their ends take as long as they take
-    at least, where they lie amid lines: see `share_amid_lines`. What the score has of the bytes as
-    memory's time is left out. See ``docs/decisions/071-stores-wait.md``.
+    for all else. Long runs take as long as memory takes for their bytes. Short runs, which go
+    through the caches, take longer, and as long as their ends take at least, where these lie amid
+    lines: see `share_amid_lines`. What the score has of the bytes as memory's time is left out. See
+    ``docs/decisions/071-stores-wait.md``.
     """
     if nest.output != "stream" or is_half(share.dtype):
         return 0.0
@@ -159,7 +159,7 @@ def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> 
         runs = size / run_touched(accesses_of(share)[0], _stored_box(nest))
         ends = runs * amid_share(share, nest, machine) * part_seconds(machine)
         taken = max(costs.cached_store_slowdown * taken, taken + ends)
-        beside = prefetches_c(share, nest, machine)
+    beside = beside or (not is_staged(share, nest, machine) and prefetches_c(share, nest, machine))
     if beside:
         taken = float(score_times([cost.seconds, taken], costs.kernel_overlap)) - cost.seconds
     shown = 1.0 if cost.bottleneck == memory.name else costs.kernel_overlap
@@ -172,14 +172,30 @@ def leaves_registers(share: Problem, nest: Nest, machine: Machine) -> bool:
     All register tiles are whole vectors then, side by side in C. Pieces are for short sums, and for
     tiles of few long runs; C that begins with a line needs none. See ``docs/decisions/051``.
     """
-    output, call = share.spec.output.letters, nest.bands[0].box
-    whole = share.lane == output[-1] and _has_whole_vectors(share, nest, machine)
+    whole = _is_whole(share, nest, machine)
     if share.aligned_output or not whole:
         return whole
-    tile = dict(call)
-    runs = prod(tile[i] for i in output) * share.itemsize / run_of(share, share.spec.output, tile)
-    few = runs <= tuning.MAX_RUNS_IN_PIECES and not _has_long_sums(share, nest)
+    few = _tile_runs(share, nest) <= tuning.MAX_RUNS_IN_PIECES
+    return few and not _has_long_sums(share, nest) and mean_run(share, nest) >= _STAGED
+
+
+def is_staged(share: Problem, nest: Nest, machine: Machine) -> bool:
+    """Return whether what does not leave from registers goes through the staging buffer."""
+    few = _is_whole(share, nest, machine) or _tile_runs(share, nest) <= tuning.MAX_RUNS_IN_PIECES
     return few and mean_run(share, nest) >= _STAGED
+
+
+def _is_whole(share: Problem, nest: Nest, machine: Machine) -> bool:
+    """Return whether all register tiles are whole vectors side by side in C."""
+    along = share.lane == share.spec.output.letters[-1]
+    return along and _has_whole_vectors(share, nest, machine)
+
+
+def _tile_runs(share: Problem, nest: Nest) -> float:
+    """Return how many runs of C a register tile is."""
+    output, tile = share.spec.output, dict(nest.bands[0].box)
+    size = prod(tile[i] for i in output.letters) * share.itemsize
+    return size / run_of(share, output, tile)
 
 
 def prefetches_c(share: Problem, nest: Nest, machine: Machine) -> bool:
