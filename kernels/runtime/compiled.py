@@ -236,11 +236,16 @@ def _path_of(module: str) -> Path:
 
 
 def build_functions(module: str) -> bytes:
-    """Return an object file of a module's functions."""
+    """Return an object file of a module's functions.
+
+    LLVM unrolls their loops, unless the module says that it is not worth the time: `UNROLL`.
+    """
     from tilesolve.kernels.codegen.translation import translate  # most processes have it on disk
 
     unit = ir.Module(name=module)
     with pause_collection():
         for function in translate(unit, _functions[module]):
             emit_entry(function)
-        return object_code.compile_module(unit, TargetCpu.here(), unroll=True)
+        return object_code.compile_module(
+            unit, TargetCpu.here(), unroll=getattr(sys.modules[module], "UNROLL", True)
+        )

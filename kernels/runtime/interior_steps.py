@@ -25,6 +25,9 @@ from tilesolve.packing.sizes import WORD_BYTES
 exponential = external("exp", REAL)
 logarithm = external("log", REAL)
 
+UNROLL = False
+"""Its loops are short: unrolled they run no faster, and LLVM takes twice as long."""
+
 
 @intrinsic
 def as_reals(builder, address):
