@@ -86,7 +86,7 @@ def make_statement_probe(runs: StatementRuns) -> Measure:
 def make_contraction_probe(runs: StatementRuns, plans: PlanRuns) -> Measure | None:
     """Return what measures the seconds of a tiny product beyond those of such a call."""
     found = plans.ready(Problem.of("mn-mk-kn", TINY))
-    return found and measure_difference(runs.ready(CALLED, TINY), found, 1.0)
+    return None if found is None else measure_difference(runs.ready(CALLED, TINY), found, 1.0)
 
 
 def make_threads_probe(runs: StatementRuns) -> Measure | None:
