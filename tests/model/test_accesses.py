@@ -34,3 +34,16 @@ def test_rows_are_counted_as_any_other_boxes(data):
             general = access.touched(box, line, grid)
             object.__setattr__(access, "plain", True)
             assert short == pytest.approx(general, rel=1e-12)
+
+
+@pytest.mark.parametrize("element", [1, 4, 8])
+@pytest.mark.parametrize(("channels", "read"), [(4, 3), (3, 2), (4, 1), (3, 3)])
+def test_pixels_touch_each_line_once_whichever_channels_are_read(element, channels, read):
+    """Channels that are left out are no gaps between lines."""
+    line, part = 64, 40
+    axes = Axis(((1, "y"),)), Axis(((1, "x"),)), Axis((), read - 1)
+    image = Access("I", axes, (5, 83, channels), element)
+    places = np.arange(part)[:, None] * channels + np.arange(read)
+    lines = np.unique(places * element // line).size
+    touched = image.touched({"y": 1, "x": part}, line)
+    assert lines * line - 2 * line <= touched <= lines * line + line
