@@ -91,11 +91,14 @@ class RoleAxis:
         return int(self.bounds[0][low]), int(self.bounds[0][high])
 
 
-def register_cells(extent: int, most: int, lanes: int, parts: int = 1) -> tuple[int, ...]:
+def register_cells(
+    extent: int, most: int, lanes: int, parts: int = 1, lead: int = 0
+) -> tuple[int, ...]:
     """Return the register tiles that cut an extent: as few as `most` allows, near-equal ones.
 
     Sides are whole vectors where the extent is, else whole parts of vectors: five and four halves
-    take less time than six and three.
+    take less time than six and three. A ``lead`` is a tile of its own, so that the vectors behind
+    it lie at lines.
 
     Examples
     --------
@@ -103,7 +106,12 @@ def register_cells(extent: int, most: int, lanes: int, parts: int = 1) -> tuple[
     ((5, 4), (16, 16), (7,))
     >>> register_cells(72, 48, 16), register_cells(72, 48, 16, parts=2)
     ((48, 24), (40, 32))
+    >>> register_cells(72, 24, 8, lead=6)
+    (6, 24, 24, 16, 2)
     """
+    if lead and extent > lead:
+        rest = (extent - lead) % lanes
+        return lead, *cut_evenly(extent - lead - rest, most, lanes), *((rest,) if rest else ())
     part = max(1, lanes // parts)
     spared = -(-extent // lanes) * lanes - extent >= part
     return cut_evenly(extent, most, part if spared else lanes)
@@ -115,6 +123,7 @@ def build_axis(
     lanes: Mapping[str, int] = MappingProxyType({}),
     parts: int = 1,
     cells: Mapping[str, CellSequence] = MappingProxyType({}),
+    lead: int = 0,
 ) -> RoleAxis:
     """Return the axis of a box.
 
@@ -130,6 +139,8 @@ def build_axis(
         Parts of a vector that microkernels can take: two where the last vectors may be halves.
     cells
         For letters that are cut into cells of chosen sizes, these.
+    lead
+        Indices of the letter along vectors that each tile has before its first whole one.
 
     Examples
     --------
@@ -153,7 +164,8 @@ def build_axis(
             return cells[letter].cut(level, size)
         side = max(1, tiles[level - 1].side(letter))
         if level == 1:
-            return register_cells(size, side, lanes.get(letter, 1), parts)
+            before = lead if letter in lanes else 0
+            return register_cells(size, side, lanes.get(letter, 1), parts, before)
         return tuple(min(side, size - start) for start in range(0, size, side))
 
     def join_parts(level: int, sides: tuple[int, ...]) -> RoleAxis:

@@ -58,4 +58,7 @@ STREAMS_PIECES = 29
 """Whether C is written in whole vectors and long runs, after sums too short to prefetch it: these
 may go past the caches in pieces of lines."""
 
-SIZE = 30
+LEAD_BYTES = 30
+"""Bytes from the box's origin in C to its first whole vector: `VECTOR_PLACES` count from there."""
+
+SIZE = 31

@@ -57,7 +57,7 @@ def enter_box(s, record, number):
     s[state.SUM_COUNT] = box[box_fields.SUM_COUNT]
     s[state.BOX_OPERANDS] = box[box_fields.OPERANDS]
     width = s[state.NON_TEMPORAL_BYTES]
-    places = s[state.OUTPUT] | box[box_fields.VECTOR_PLACES]
+    places = (s[state.OUTPUT] + box[box_fields.LEAD_BYTES]) | box[box_fields.VECTOR_PLACES]
     mode = s[state.WHOLE_MODE]
     if width and places % max(width, 1) == 0:
         mode = Mode.STREAM

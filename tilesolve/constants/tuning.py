@@ -110,6 +110,10 @@ MIN_STAGED_RUN_BYTES = 1024
 """Bytes of runs from which on C goes through the staging buffer; shorter ones are written through
 the caches."""
 
+MIN_VECTORS_BEHIND_LEAD = 24
+"""Vectors of a run of C from which on tiles begin at its lines, behind a first tile of fewer
+rows."""
+
 MAX_RUNS_IN_PIECES = 4
 """Runs of C in a register tile up to which they leave straight from registers in pieces of lines.
 Each has a line written in part; of more runs the staging buffer makes whole lines first, if all are

@@ -21,6 +21,7 @@ from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offsets import Integers
+from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.planning.solution import Solution
 from tilesolve.running.addition import Addition
 from tilesolve.running.array_bytes import sum_array_bytes
@@ -98,6 +99,7 @@ class Layout:
             for letters, array in zip(chain, operands, strict=True)
         ]
         addition, written = None, [strides] * len(solution.parts)
+        place = 0 if out is None or solution.partial_outputs else out.ctypes.data % LINE_BYTES
         if solution.partial_outputs:
             like = steps if out is None else np.empty_like(out, subok=False).strides
             given = [array.strides for array in operands]
@@ -105,7 +107,7 @@ class Layout:
             written[1:] = [(like, *strides[1:])] * solution.partial_outputs
             solution, others = replace(solution, epilogue=None), []
         tasks = [
-            Task.of(solution, *part, of, ready, others)
+            Task.of(solution, *part, of, ready, others, place)
             for part, of in zip(solution.parts, written, strict=True)
         ]
         for one in prepared:
@@ -337,6 +339,8 @@ class Executor:
             if not out.flags.writeable:
                 check_writable(out, _name_of_output(self.solution.problem))
             like += (out.shape, out.strides, out.dtype)
+            if self.solution.output == "stream":
+                like += (out.ctypes.data % LINE_BYTES,)
         store, key = prepared[0].layouts if prepared else self.layouts, (like, prepared[1:])
         layout = store.get(key)
         if layout is None:

@@ -28,13 +28,14 @@ from tilesolve.packing import table_fields
 from tilesolve.packing.distinct_rows import number_rows
 from tilesolve.packing.offset_tables import TileLayout, TransposedBlocks, offset_table
 from tilesolve.packing.offsets import Integers, RoleAxis, RoleTile, build_axis
-from tilesolve.packing.sizes import ALIGNMENT_BYTES, packed_bytes
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, buffer_bytes, packed_bytes
 from tilesolve.planning.layout_policy import (
     LayoutPolicy,
     Strides,
     contiguous_letter,
     letter_of_row_vectors,
 )
+from tilesolve.running.runs_of_c import mean_run_bytes, runs_of_tile
 from tilesolve.running.sum_block import SumBlock
 
 Known = dict[tuple[int, int, tuple[int, ...]], tuple[RoleAxis, Integers]]
@@ -132,6 +133,10 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.kinds)
 
+    def segment_bytes(self, side: int, step: int) -> int:
+        """Return the bytes of a buffer for the largest packed segment of an operand."""
+        return buffer_bytes(max(box.segment_bytes(side, step) for box in self.tables))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
@@ -150,6 +155,8 @@ class Schedule:
         read it: of its window copy, if it has one.
     block
         Where calls write sums, if not to the output.
+    lead
+        Rows before C's first whole line, see `runs_of_c.find_lead`.
 
     Raises
     ------
@@ -162,6 +169,7 @@ class Schedule:
     family: Family
     strides: tuple[Strides, Strides, Strides]
     block: SumBlock | None = None
+    lead: int = 0
 
     def __post_init__(self) -> None:
         if self.top >= tuning.MAX_LEVELS:
@@ -227,7 +235,8 @@ class Schedule:
         """Return the axis of a box: rows are cut along so many parts of vectors."""
         lane = self.lane(ROWS) if role == ROWS else None
         lanes = {lane: self.family.lanes} if lane else {}
-        return build_axis(tiles, strides, lanes, parts, self.nest.sequences)
+        lead = self.lead if role == ROWS else 0
+        return build_axis(tiles, strides, lanes, parts, self.nest.sequences, lead)
 
     def _pack_kind(self, side: int) -> int:
         unit = contiguous_letter(self.problem, self.strides[1 + side])
@@ -314,7 +323,7 @@ class Schedule:
             self._vector_places(axes, tables),
             self._has_long_runs(axes),
             bool(np.all(stored == TileLayout.WHOLE)),
-            _runs_of_tile(axes, self.problem.sum_itemsize),
+            runs_of_tile(axes, self.problem.sum_itemsize),
         )
 
     def _axes(
@@ -333,7 +342,7 @@ class Schedule:
         return axes, tables
 
     def _has_long_runs(self, axes: Sequence[RoleAxis]) -> bool:
-        return _mean_run_bytes(axes, self.problem.sum_itemsize) >= tuning.MIN_STAGED_RUN_BYTES
+        return mean_run_bytes(axes, self.problem.sum_itemsize) >= tuning.MIN_STAGED_RUN_BYTES
 
     def _largest_segment(
         self, side: int, axes: Sequence[RoleAxis], tables: Sequence[Integers]
@@ -378,7 +387,11 @@ class Schedule:
 
     def _vector_places(self, axes: Sequence[RoleAxis], tables: Sequence[Integers]) -> int:
         starts = _array(tables[ROWS], table_fields.GROUP_STARTS, table_fields.GROUP_COUNTS)
-        rows = axes[ROWS].offsets[0][starts]
+        if self.lead:  # other tiles than whole ones are stored by masks
+            groups = np.diff(_array(tables[ROWS], table_fields.GROUPS, table_fields.GROUP_STARTS))
+            stored = _array(tables[ROWS], table_fields.STORED, table_fields.ALIKE)
+            starts = starts[np.repeat(stored == TileLayout.WHOLE, groups)]
+        rows = axes[ROWS].offsets[0][starts] - self.lead * self.element
         every = rows, axes[COLUMNS].offsets[0], axes[BATCHES].offsets[0]
         return int(np.bitwise_or.reduce(np.concatenate(every)))
 
@@ -409,33 +422,6 @@ def _longest(axis: RoleAxis, level: int) -> int:
     """Return the most indices that a segment of a level has."""
     ranges = (axis.range(level, segment) for segment in range(len(axis.bounds[level]) - 1))
     return max((last - first for first, last in ranges), default=0)
-
-
-def _mean_run_bytes(axes: Sequence[RoleAxis], element: int) -> float:
-    """Return the mean bytes of C that calls for the nearest tiles write side by side.
-
-    A run goes along the rows of equal register tiles, and may go on from column to column.
-    """
-
-    def mean_run(axis: RoleAxis, distance: int) -> float:
-        """Return how many indices of a call follow each other at a distance, in the mean."""
-        tiles, is_end = axis.bounds[0], np.diff(axis.offsets[0]) != distance
-        is_end[tiles[1:-1][np.diff(tiles, 2) != 0] - 1] = True
-        if len(axis.bounds) > 1:
-            is_end[tiles[axis.bounds[1][1:-1]] - 1] = True
-        return axis.size / (1 + int(np.count_nonzero(is_end)))
-
-    rows, columns = axes[ROWS], axes[COLUMNS]
-    down, tile = int(mean_run(rows, element)), int(rows.bounds[0][1])
-    whole = {min(down, tile), down if tile and down % tile == 0 else 1}
-    return element * max(down, *(n * mean_run(columns, n * element) for n in whole))
-
-
-def _runs_of_tile(axes: Sequence[RoleAxis], element: int) -> int:
-    """Return how many runs of C the first register tile is."""
-    rows, columns = (axes[role].offsets[0][: axes[role].bounds[0][1]] for role in (ROWS, COLUMNS))
-    places = np.sort(np.add.outer(rows, columns).ravel())
-    return 1 + int(np.count_nonzero(np.diff(places) != element))
 
 
 def _array(found: Integers, begin: int, end: int) -> Integers:

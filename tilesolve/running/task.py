@@ -33,6 +33,7 @@ from tilesolve.packing.sizes import buffer_bytes, panel_bytes
 from tilesolve.planning.layout_policy import Strides, contiguous_letter, policy_of
 from tilesolve.planning.solution import Solution
 from tilesolve.running.epilogue_tables import EpilogueTables
+from tilesolve.running.runs_of_c import find_lead
 from tilesolve.running.schedule import Boxes, Schedule
 from tilesolve.running.sum_block import SumBlock
 from tilesolve.running.window_copies import lay_out_windows, read_strides, window_records
@@ -96,6 +97,7 @@ class Task:
         strides: Sequence[tuple[int, ...]],
         prepared: Sequence[int] = (),
         operands: Sequence[Strides] = (),
+        place: int = 0,
     ) -> Task:
         """Return the task of a part of a solution's problem.
 
@@ -111,6 +113,8 @@ class Task:
             The numbers of operands with prepared copies.
         operands
             Bytes along each letter, of each of the epilogue's operands.
+        place
+            Bytes from a line's beginning to where the output begins.
         """
         tensors = solution.problem.spec.tensors
         given = [tensor.strides(steps) for tensor, steps in zip(tensors, strides, strict=True)]
@@ -121,7 +125,8 @@ class Task:
         block = SumBlock.of(problem, policy)
         output, *read = read_strides(policy, windows)
         output = block.strides if block else output
-        schedule = Schedule(problem, policy, family, (output, read[0], read[1]), block)
+        lead = find_lead(problem, policy, output, family.lanes, place)
+        schedule = Schedule(problem, policy, family, (output, read[0], read[1]), block, lead)
         boxes = schedule.boxes()
         records = [
             None if copy is None else window_records(copy, boxes, problem, policy, start)
@@ -142,7 +147,7 @@ class Task:
             state[fields.PACKED_SUM_OFFSETS + side] = row.ctypes.data
         taken = 0
         for side, copy in enumerate(windows):
-            segment = _largest_segment_bytes(schedule, boxes, side)
+            segment = boxes.segment_bytes(side, schedule.step(side))
             if side == ROWS:
                 state[fields.PREFETCHES_PANELS] = segment > policy.near_copy_bytes
             state[fields.COPY + side] = taken
@@ -270,12 +275,6 @@ def _distance(corner: Mapping[str, int], strides: Mapping[str, int]) -> int:
     return sum(strides.get(letter, 0) * at for letter, at in corner.items())
 
 
-def _largest_segment_bytes(schedule: Schedule, boxes: Boxes, side: int) -> int:
-    """Return the bytes of a buffer for the largest packed segment of an operand."""
-    step = schedule.step(side)
-    return buffer_bytes(max(box.segment_bytes(side, step) for box in boxes.tables))
-
-
 def tabulate_boxes(
     schedule: Schedule, boxes: Boxes, records: Sequence[Integers | None]
 ) -> tuple[Integers, tuple[int, int]]:
@@ -292,6 +291,7 @@ def tabulate_boxes(
             box.register_tiles(COLUMNS),
         )
         row[box_fields.VECTOR_PLACES] = box.vector_places
+        row[box_fields.LEAD_BYTES] = schedule.lead * schedule.element
         row[box_fields.STREAMS_PIECES] = box.leaves_in_pieces(stages)
         row[box_fields.STAGED] = box.is_staged(stages)
     rows = kinds[boxes.kinds]

@@ -146,6 +146,7 @@ def test_long_runs_go_past_the_caches(width, offset, monkeypatch):
     anywhere else by the staging buffer.
     """
     monkeypatch.setattr(tuning, "MAX_RUNS_IN_PIECES", tuning.MAX_TILE_COLUMNS)
+    monkeypatch.setattr(tuning, "MIN_VECTORS_BEHIND_LEAD", 1 << 20)
     problem = Problem.of("mn-mk-kn", {"m": 40, "n": 72, "k": 5})
     whole = offset % (width[0] // 8) == 0
     pieces = not whole and offset % VECTOR_BYTES == 0
@@ -225,6 +226,48 @@ def test_many_runs_that_end_amid_vectors_go_through_the_caches(width, monkeypatc
     found = streamed(Problem.of("mn-mk-kn", ragged), *width)
     assert Mode.STREAM in modes_at(found, 8)
     run_at(found, 8)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_long_runs_leave_as_whole_lines_behind_the_first(width, dtype, monkeypatch):
+    """Tiles begin at C's lines, wherever it begins: what lies before and after has masks."""
+    monkeypatch.setattr(tuning, "MAX_RUNS_IN_PIECES", 0)
+    group, size = lanes(dtype, width[0]), np.dtype(dtype).itemsize
+    n = tuning.MIN_VECTORS_BEHIND_LEAD * group
+    long, short, ragged = (
+        streamed(Problem.of("mn-mk-nk", {"m": 17, "n": many, "k": 5}, dtype), *width)
+        for many in (n, n - group, n + 1)
+    )
+    for offset in (0, 2 * size, 16, LINE_BYTES - size):
+        amid = offset % (group * size) > 0
+        found = modes_at(long, offset)
+        assert found == ({Mode.STREAM, Mode.PART} if amid else {Mode.STREAM})
+        assert (Mode.PART in modes_at(short, offset)) == (Mode.PART in modes_at(short, 0))
+        run_at(long, offset)
+    run_at(ragged, 16)
+
+
+@examples(15, 60, unshrunk)
+@given(
+    st.sampled_from(WIDTHS),
+    st.sampled_from(["float32", "float64", "complex64"]),
+    st.sampled_from(["abn-ak-bkn", "ban-nkb-ak", "abn-bak-kn", "nab-nk-kab"]),
+    st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 8), st.integers(1, 70)),
+    st.integers(0, LINE_BYTES),
+    st.integers(0, 999),
+)
+def test_tiles_behind_a_line_at_any_place(width, dtype, spec, sizes, offset, tiles):
+    """Runs of one vector and more, whatever the tiles are, and C may lie elsewhere next time."""
+    a, b, vectors, k = sizes
+    n = vectors * lanes(dtype, width[0])
+    problem = Problem.of(spec, {"a": a, "b": b, "n": n, "k": k}, dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "MIN_VECTORS_BEHIND_LEAD", 1)
+        found = guess_plan(problem, tiles, machine=make_shallow_machine(*width), threads=1)
+        found = varied(found, output="stream")
+        for place in (offset, offset % VECTOR_BYTES, offset // VECTOR_BYTES * VECTOR_BYTES):
+            run_at(found, place)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
