@@ -426,7 +426,7 @@ EVEN = Costs(pack_cycles=2.5, late_line_cycles=0.01, kernel_overlap=0.48)
 @pytest.mark.parametrize(
     ("machine", "case", "gain"),
     [
-        ("i7-6700k", "abcd-dbea-ec", 0.1),
+        ("i7-6700k", "abcde-efcad-bf", 0.1),
         ("i7-6700k", "abcde-efbad-cf", 0.1),
         ("e5-2680v4", "abcd-aedf-fbec", -policy.TIME_TOLERANCE),
         ("e5-2680v4", "abc-acd-db", -policy.TIME_TOLERANCE),

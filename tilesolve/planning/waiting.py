@@ -195,7 +195,7 @@ def _tile_runs(share: Problem, nest: Nest) -> float:
     """Return how many runs of C a register tile is."""
     output, tile = share.spec.output, dict(nest.bands[0].box)
     size = prod(tile[i] for i in output.letters) * share.itemsize
-    return size / run_of(share, output, tile)
+    return float(size / run_of(share, output, tile))
 
 
 def prefetches_c(share: Problem, nest: Nest, machine: Machine) -> bool:
