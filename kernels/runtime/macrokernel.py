@@ -31,7 +31,6 @@ from tilesolve.kernels.runtime.compiled import (
     store_fence,
     word,
 )
-from tilesolve.kernels.runtime.copy_windows import copy_windows
 from tilesolve.kernels.runtime.pack_segment import pack_segment, tabulate_offsets
 from tilesolve.kernels.runtime.prefetch_queue import enqueue_next
 from tilesolve.kernels.runtime.staging_buffer import (
@@ -442,6 +441,6 @@ def run(words, out, first, second, memory, operands, trace, stop, alpha, alpha_i
 
 @cache
 def addresses() -> Integers:
-    """Return the fields of a state from `PACK_SEGMENT` to `LAY_OUT_TRANSPOSED`."""
-    functions = pack_segment, enqueue_next, _walk_level, copy_windows, tabulate_offsets
+    """Return the fields of a state from `PACK_SEGMENT` to `COPY_WINDOWS`."""
+    functions = pack_segment, enqueue_next, _walk_level, tabulate_offsets
     return np.array(list(map(address, functions)))

@@ -297,7 +297,7 @@ STOPWATCH = SINGLE + 1
 """Address of the record of `kernels.probes.packing_time`; 0 where packing is not timed."""
 
 PACK_SEGMENT = STOPWATCH + 1
-"""Address of `pack_segment.pack_segment`; `macrokernel.addresses` has this and four
+"""Address of `pack_segment.pack_segment`; `macrokernel.addresses` has this and three
 more."""
 
 ENQUEUE_NEXT = PACK_SEGMENT + 1
@@ -306,13 +306,13 @@ ENQUEUE_NEXT = PACK_SEGMENT + 1
 WALK_LEVEL = ENQUEUE_NEXT + 1
 """Address of the macrokernel's function for a level."""
 
-COPY_WINDOWS = WALK_LEVEL + 1
-"""Address of `copy_windows.copy_windows`."""
-
-TABULATE_OFFSETS = COPY_WINDOWS + 1
+TABULATE_OFFSETS = WALK_LEVEL + 1
 """Address of `pack_segment.tabulate_offsets`."""
 
-LAY_OUT_TRANSPOSED = TABULATE_OFFSETS + 1
+COPY_WINDOWS = TABULATE_OFFSETS + 1
+"""Address of `copy_windows.copy_windows`; 0 where nothing is copied."""
+
+LAY_OUT_TRANSPOSED = COPY_WINDOWS + 1
 """Address of `transposed_output.lay_out_transposed`; 0 where C is written in place."""
 
 TRANSPOSE_TILES = LAY_OUT_TRANSPOSED + 1

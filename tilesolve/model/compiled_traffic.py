@@ -32,8 +32,8 @@ Found: TypeAlias = tuple[_Sizes, _Sizes, _Sizes, tuple[Size, ...], Size, Size]
 """What moves into each place, both ways, and what packing adds; what is copied, of that what copies
 of windows have; and calls."""
 
-_COPIES = {"panels": 1, "windows": 1, "prepared": 2}
-"""What `COPIED` has for the layouts of copies."""
+_FILLED = ("panels", "windows")
+"""Layouts of copies that calls fill."""
 
 
 class _Copy(NamedTuple):
@@ -196,7 +196,7 @@ class _Touched:
         names = [place.name for place in places]
         self.relaid = [t for t, one in self.copies.items() if one.layout == "windows"]
         for t, one in self.copies.items():
-            self.kinds[t] = _COPIES[one.layout]
+            self.kinds[t] = 1 if one.layout in _FILLED else 2
             made_before = one.layout == "prepared"
             self.levels[t] = len(places) if made_before else names.index(one.level)
         self.fields = np.zeros(fields.SIZE, np.int64)
@@ -313,7 +313,7 @@ def _touched_by(
     # What windows reach to is divided by parts of lines, which is exact for powers of two.
     plain = plain and all(place.line & (place.line - 1) == 0 for place in places)
     written = [one.mode != "read" for one in arrays] == [not t for t in range(len(arrays))]
-    known = all(one.layout in _COPIES for one in copies) and work.share == 1
+    known = all(one.layout in (*_FILLED, "prepared") for one in copies) and work.share == 1
     known = known and not any(one.layout == "windows" and one.holds.plain for one in copies)
     return _Touched(work, copies, places) if plain and written and known else None
 

@@ -36,7 +36,7 @@ from tilesolve.running.epilogue_tables import EpilogueTables
 from tilesolve.running.runs_of_c import find_lead
 from tilesolve.running.schedule import Boxes, Schedule
 from tilesolve.running.sum_block import SumBlock
-from tilesolve.running.window_copies import lay_out_windows, read_strides, window_records
+from tilesolve.running.window_copies import copier, lay_out_windows, read_strides, window_records
 from tilesolve.system import cancellation
 
 Visit = tuple[dict[str, tuple[int, ...]], Integers]
@@ -136,6 +136,7 @@ class Task:
         sizes = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
         state = _state(schedule, boxes)
+        state[fields.COPY_WINDOWS] = copier(windows)
         rows = policy.rows_operand
         in_order = given[0], given[1 + rows], given[2 - rows]
         bases = [_distance(start, of) + _distance(policy.last, of) for of in in_order]
@@ -429,7 +430,7 @@ def _kernel_addresses(family: Family, packed: bool) -> Integers:
     """
     state = np.zeros(fields.SIZE, np.int64)
     state[fields.STOP] = cancellation.CANCEL_ADDRESS
-    state[fields.PACK_SEGMENT : fields.LAY_OUT_TRANSPOSED] = macrokernel.addresses()
+    state[fields.PACK_SEGMENT : fields.COPY_WINDOWS] = macrokernel.addresses()
     loaded = load_kernels(family, packed=packed)  # another process may make them meanwhile
     addresses = _addresses_of_kinds(state)
     whole = fields.MIXED if family.mixed else fields.PACKED if packed else fields.IN_PLACE

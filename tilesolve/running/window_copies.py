@@ -8,6 +8,8 @@ import numpy as np
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import shared_lane
+from tilesolve.kernels.runtime.compiled import address
+from tilesolve.kernels.runtime.copy_windows import copy_windows
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.windows import WindowCopy
 from tilesolve.planning.layout_policy import LayoutPolicy, Strides
@@ -45,6 +47,11 @@ def lay_out_windows(
         )
         found.append(copy if wanted else None)
     return found[0], found[1]
+
+
+def copier(windows: Sequence[WindowCopy | None]) -> int:
+    """Return the address of what makes copies, which is compiled where there are some; else 0."""
+    return address(copy_windows) if any(windows) else 0
 
 
 def read_strides(
