@@ -125,6 +125,7 @@ REFUSED = [
     (lambda a: a[..., ...], SizeError, "dots once"),
     (lambda a: a[::0], SizeError, "step cannot be zero"),
     (lambda a: a[slice("x")], TraceError, "'str' object"),
+    (lambda a: np.sum(a, out=a[0]), TraceError, "number of an array"),
     (write_to_part, TraceError, "view that is read alone"),
     (read_old_view, TraceError, "written to since"),
     (lambda a: np.argmax(a[None], axis=(0, 1)), TraceError, "as an integer"),

@@ -193,6 +193,13 @@ def test_copies_and_views_are_numpys():
         a[a > 3] = 2.5
         return a
 
+    def numbers(a):
+        first = same = a[0, 0]
+        first += 5
+        a[1, 1] += 2
+        return a * first + same
+
+    check(numbers, [np.arange(12.0).reshape(3, 4)])
     check(copies, [np.arange(12.0).reshape(3, 4)])
     check(views, [np.arange(12.0).reshape(3, 4)])
     check(masked, [np.array([2**60 + 1, 7, 1])])

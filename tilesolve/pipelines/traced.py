@@ -216,7 +216,9 @@ class Traced(Refusing):
         if index.arrays:
             ask_numpy(np.ndarray.__getitem__, (self, key), {})
             return self._gather(index)
-        return self.view(index.shape, index.affine)
+        found = self.view(index.shape, index.affine)
+        dots = any(one is Ellipsis for one in (key if isinstance(key, tuple) else (key,)))
+        return found if index.shape or dots else Element(self.storage, (), found.places)
 
     def _gather(self, index: Index) -> Traced:
         """Return the elements at positions that arrays have; those outside are found."""
@@ -325,7 +327,8 @@ class Traced(Refusing):
             named = {"axis": 0, **named, "out": out}
             return call_traced(getattr(function, method), along, given, named)
         if method == "__call__" and not named and function.nout == 1:
-            return write_out(compute(function, given), out)
+            found = compute(function, given)
+            return found if isinstance(out, Element) else write_out(found, out)
         raise TraceError(f"pipelines do not have {function.__name__} as it is called here")
 
     @noted
@@ -352,6 +355,16 @@ class Traced(Refusing):
     @noted
     def _call(self, name: str, *given: Any, **named: Any) -> Any:
         return call_traced(getattr(np.ndarray, name), METHODS[name], (self, *given), named)
+
+
+class Element(Traced):
+    """A number of an array: it is none, as in NumPy, and what changes it makes another one."""
+
+    __slots__ = ()
+
+    def assign(self, value: Any) -> None:
+        """Refuse to write to it."""
+        raise TraceError("it writes to a number of an array; a[0, ...] is an array")
 
 
 def is_filled(node: Node) -> bool:
