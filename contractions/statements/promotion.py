@@ -52,8 +52,9 @@ def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
             raise DtypeError(f"{term} is no product: complex numbers have no other powers")
     for at, one in enumerate(term.arguments):
         if isinstance(one, Number) and type(one.value) is int and not _fits(one.value, found[at]):
-            if operation.compares and np.dtype(found[at]).kind in "iu":
-                return [name if name == "uint64" else "int64" for name in found]
+            wide = [name if name == "uint64" else "int64" for name in found]
+            if operation.compares and _fits(one.value, wide[at]):
+                return wide
             raise DtypeError(f"the number {one} of {term} does not fit {found[at]}")
     return found
 

@@ -125,6 +125,8 @@ REFUSED = [
     (lambda a: a[..., ...], SizeError, "dots once"),
     (lambda a: a[::0], SizeError, "step cannot be zero"),
     (lambda a: a[slice("x")], TraceError, "'str' object"),
+    (lambda a: a.astype("int32") > 2**63, DtypeError, "does not fit"),
+    (lambda a: a.astype("uint64") > -1, DtypeError, "does not fit"),
     (lambda a: np.sum(a, out=a[0]), TraceError, "number of an array"),
     (write_to_part, TraceError, "view that is read alone"),
     (read_old_view, TraceError, "written to since"),
