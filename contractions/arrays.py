@@ -60,12 +60,12 @@ def view_output(out: object, name: str) -> npt.NDArray[Any]:
     Raises
     ------
     DtypeError
-        If it is something else, or has a mask.
+        If it is something else.
     TensorError
         If it is a tensor whose memory cannot be used.
     """
     if isinstance(out, np.ndarray):
-        return read_array(out, name)
+        return out
     if is_tensor(out):
         return view_tensor(out, name)
     raise DtypeError(

@@ -293,7 +293,8 @@ def _einsum(text: str, *given: Any, **named: Any) -> Traced:
         term = element if term is None else apply("multiply", term, element)
     assert term is not None
     term = _reduced("bitwise_or" if kind == "bool" else "add", over.values(), term, kind)
-    return new_array(graph, term, tuple(extents[x] for x in output), kind)
+    found = new_array(graph, term, tuple(extents[x] for x in output), kind)
+    return found.seen_from(arrays[0]) if len(arrays) == 1 and not over else found
 
 
 def _name_dots(names: Sequence[str], counts: Sequence[int], output: str) -> tuple[list[str], str]:

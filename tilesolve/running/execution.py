@@ -187,9 +187,9 @@ class Executor:
     ) -> Array:
         """Compute ``alpha * contraction + beta * out``; see `Plan.__call__`."""
         problem = self.solution.problem
-        if out is not None and type(out) is not np.ndarray:
-            target = view_output(out, _name_of_output(problem))
-            self.run(first, second, target, alpha, beta, operands)
+        if out is not None and not isinstance(out, np.ndarray):
+            given = view_output(out, _name_of_output(problem))
+            self.run(first, second, given, alpha, beta, operands)
             return out
         prepared: tuple[Prepared, ...] = ()
         if type(first) is not np.ndarray or type(second) is not np.ndarray:
