@@ -36,7 +36,13 @@ from tilesolve.running.epilogue_tables import EpilogueTables
 from tilesolve.running.runs_of_c import find_lead
 from tilesolve.running.schedule import Boxes, Schedule
 from tilesolve.running.sum_block import SumBlock
-from tilesolve.running.window_copies import copier, lay_out_windows, read_strides, window_records
+from tilesolve.running.window_copies import (
+    copier,
+    lay_out_windows,
+    place_copies,
+    read_strides,
+    window_records,
+)
 from tilesolve.system import cancellation
 
 Visit = tuple[dict[str, tuple[int, ...]], Integers]
@@ -146,15 +152,7 @@ class Task:
         state[fields.BASES : fields.BASES + 3] = bases
         for side, row in enumerate(sums):
             state[fields.PACKED_SUM_OFFSETS + side] = row.ctypes.data
-        taken = 0
-        for side, copy in enumerate(windows):
-            segment = boxes.segment_bytes(side, schedule.step(side))
-            if side == ROWS:
-                state[fields.PREFETCHES_PANELS] = segment > policy.near_copy_bytes
-            state[fields.COPY + side] = taken
-            taken += 0 if policy.prepared[side] else segment
-            state[fields.WINDOW_COPY + side] = taken
-            taken += buffer_bytes(copy.size_bytes) if copy else 0
+        taken = place_copies(state, schedule, boxes, windows)
         sums_at, taken = taken, taken + (buffer_bytes(block.size_bytes) if block else 0)
         steps, ready = tabulate_boxes(schedule, boxes, records)
         epilogue = None

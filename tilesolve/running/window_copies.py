@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.roles import shared_lane
+from tilesolve.contractions.roles import ROWS, shared_lane
+from tilesolve.kernels.runtime import state as fields
 from tilesolve.kernels.runtime.compiled import address
 from tilesolve.kernels.runtime.copy_windows import copy_windows
 from tilesolve.packing.offsets import Integers
+from tilesolve.packing.sizes import buffer_bytes
 from tilesolve.packing.windows import WindowCopy
 from tilesolve.planning.layout_policy import LayoutPolicy, Strides
-from tilesolve.running.schedule import Boxes
+from tilesolve.running.schedule import Boxes, Schedule
 
 
 def lay_out_windows(
@@ -52,6 +54,22 @@ def lay_out_windows(
 def copier(windows: Sequence[WindowCopy | None]) -> int:
     """Return the address of what makes copies, which is compiled where there are some; else 0."""
     return address(copy_windows) if any(windows) else 0
+
+
+def place_copies(
+    state: Integers, schedule: Schedule, boxes: Boxes, windows: Sequence[WindowCopy | None]
+) -> int:
+    """Put where copies are in the workspace into a state, and return their bytes."""
+    policy, taken = schedule.policy, 0
+    for side, copy in enumerate(windows):
+        segment = boxes.segment_bytes(side, schedule.step(side))
+        if side == ROWS:
+            state[fields.PREFETCHES_PANELS] = segment > policy.near_copy_bytes
+        state[fields.COPY + side] = taken
+        taken += 0 if policy.prepared[side] else segment
+        state[fields.WINDOW_COPY + side] = taken
+        taken += buffer_bytes(copy.size_bytes) if copy else 0
+    return taken
 
 
 def read_strides(
