@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise, takewhile
 from math import prod
+from operator import itemgetter
 
 import numpy as np
 import pytest
@@ -82,32 +83,111 @@ def interleaved(draw):
 
 
 def moment(nest, begin):
-    """Return when a call that begins somewhere is made: where all loops stand, outermost first."""
+    """Return when a call that begins somewhere is made: where each band's loops stand.
+
+    The outermost band comes first, and its outermost loop.
+    """
     found, left = [], dict(begin)
     for at in range(len(nest.bands) - 1, 0, -1):
         inner = nest.bands[at - 1]
         # What is called in the nearest tile is cut into near-equal parts.
         step = {i: inner[i] if at > 1 else 1 for i in left}
-        found += [left[i] // step[i] for i in reversed(nest.bands[at].order)]
+        found.append({i: left[i] // step[i] for i in reversed(nest.bands[at].order)})
         left = {i: where % step[i] for i, where in left.items()}
-    return tuple(found)
+    return found
+
+
+def places(moment):
+    """Return where all loops stand, outermost first."""
+    return [where for band in moment for where in band.values()]
+
+
+def loops_in_turns(nest, roles):
+    """Return the letters of a nearest tile's first and second loop, if these have turns."""
+    register, near = nest.bands[:2]
+    running = [i for i in near.order if near[i] > register[i]]
+    first, second, *_ = [*map(list, map(itemgetter(1), groupby(running, roles.number))), [], []]
+    rows_and_columns = {*roles.rows, *roles.columns}
+    return (first, second) if rows_and_columns >= {*first, *second} else (first, [])
+
+
+def count_equal(values):
+    """Return how many of the first values are the same."""
+    return len(list(takewhile(values[0].__eq__, values))) if values else 0
+
+
+def walk_in_turns(calls):
+    """Return a tile's calls as they may be: of the first loop, for few turns of the second at once.
+
+    Each is told by where its second and its first loop stand. Tiles of the first loop that are
+    alike take each turn together.
+    """
+    left, firsts = (sorted(set(found)) for found in zip(*calls, strict=True))
+    wanted = []
+    while left and len(wanted) < len(calls):
+        turns = count_equal([first for _, first in calls[len(wanted) :]])
+        if len(firsts) > 1:
+            turns = min(turns, tuning.TURNS_OF_SINGLE_TILES)
+        rest = firsts
+        while rest and len(wanted) < len(calls):
+            alike = count_equal([second for second, _ in calls[len(wanted) :]])
+            wanted += [(second, first) for second in left[:turns] for first in rest[:alike]]
+            rest = rest[alike:]
+        left = left[turns:]
+    return wanted
+
+
+def check_order(found):
+    """Check that calls are made in the order of the plan's loops, but for turns in near tiles."""
+    roles = roles_of(found.problem)
+    formed = Runner.of(found.share, found.machine, roles).form(found.nest)
+    begins = [{i: covered[i][0] for i in found.problem.sizes} for covered in trace_once(found)]
+    planned, run = (
+        sorted(begins, key=lambda begin, nest=nest: places(moment(nest, begin)))
+        for nest in (found.nest, formed)
+    )
+    assert planned == run
+    first, second = loops_in_turns(formed, roles)
+    tiles, calls = [], {}
+    for begin in begins:
+        *outer, near = moment(formed, begin)
+        rest = {i: where for i, where in near.items() if i not in {*first, *second}}
+        tiles.append(tuple(places([*outer, rest])))
+        loops = (tuple(at for i, at in near.items() if i in loop) for loop in (second, first))
+        calls.setdefault(tiles[-1], []).append(tuple(loops))
+    assert tiles == sorted(tiles)
+    assert all(walk_in_turns(own) == own for own in calls.values())
 
 
 @examples(10, 20, unshrunk)
 @given(interleaved())
 def test_calls_are_made_in_the_order_of_the_plan_s_loops(found):
     """Each iteration is in one call, and the result is right, whatever order letters have."""
-    problem = found.problem
     try:
         check_run(found)
     except PlanError as error:
         assert "at most 7 can be run" in str(error)  # noqa: PT017 - others are as they should be
         reject()
-    moments = [
-        moment(found.nest, {i: covered[i][0] for i in problem.sizes})
-        for covered in trace_once(found)
-    ]
-    assert moments == sorted(moments)
+    check_order(found)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_single_tiles_of_rows_take_turns_of_columns(width):
+    """Tiles of two and of one row are called for three columns each, one after another."""
+    problem = Problem.of(SPECS[1], dict(zip("nhwkrsc", (3, 3, 3, 3, 1, 2, 2), strict=True)))
+    boxes = [("register", "hskwncr", (1, 2, 2, 1)), ("L1", "shnrwkc", (3, 3, 3, 1))]
+    boxes += [(level, "nhkrswc", (3, 3, 3, 3)) for level in LEVELS[2:]]
+    bands = tuple(
+        Band(level, tuple(order), tuple(zip("nhwkrsc", (*box, 1, 2, 2), strict=True)))
+        for level, order, box in boxes
+    )
+    found = planned(width)
+    nest = replace(found.nest, bands=bands, packed=(None, "L3"), kinds=("in place", "micro-panels"))
+    found = varied(found, problem=problem, nest=nest)
+    check_run(found)
+    check_order(found)
+    columns = [covered["k"][0] for covered in trace_once(found)]
+    assert columns[:6] == [0, 1, 2, 0, 1, 2]
 
 
 @examples(25, 60, unshrunk)
