@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tilesolve.machine.costs import Costs
 from tilesolve.model.price import Price
 
 
@@ -36,6 +37,11 @@ def score_price(price: Price, overlap: float, waiting: float = 0.0) -> float:
     3.75
     """
     return waiting + float(score_times(price.ranking, overlap))
+
+
+def begin_seconds(price: Price, costs: Costs) -> float:
+    """Return what a contraction's run takes besides its calls and packing; without calls none."""
+    return min(price.calls, 1) * costs.contraction_seconds
 
 
 def score_times(times: ArrayLike, overlap: float) -> Any:  # noqa: ANN401 - a number or an array

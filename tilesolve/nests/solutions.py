@@ -15,7 +15,7 @@ from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.programs.program import Program
 from tilesolve.model.loop_tree import LoopTree
 from tilesolve.model.price import Price
-from tilesolve.model.score import score_price, score_times
+from tilesolve.model.score import begin_seconds, score_price, score_times
 from tilesolve.nests.band_steps import BandBuffer, BandStep
 from tilesolve.nests.block_tasks import Place, order_tasks, share_loads
 from tilesolve.nests.classify import NestClass, tile_class
@@ -229,10 +229,8 @@ class ContractionSolution(_Statement):
     @property
     def score(self) -> float:
         """What it is compared by; waiting is left out, which prices of loops have none of."""
-        begun = self.request.machine.costs.contraction_seconds
-        return sum(
-            min(one.price.calls, 1) * begun + self.request.score(one.price) for one in self.plans
-        )
+        costs, prices = self.request.machine.costs, [one.price for one in self.plans]
+        return sum(begin_seconds(one, costs) + self.request.score(one) for one in prices)
 
 
 BlockPart = LoopSolution | ContractionSolution

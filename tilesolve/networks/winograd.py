@@ -29,7 +29,7 @@ from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
 from tilesolve.model.price import list_levels
-from tilesolve.model.score import score_price
+from tilesolve.model.score import begin_seconds, score_price
 from tilesolve.model.starts import charge_sources, start_arrays
 from tilesolve.nests.joined import join_statements
 from tilesolve.nests.plan import NestPlan
@@ -385,7 +385,7 @@ def _flatten(matrices: Array) -> Array:
 def warm_seconds(found: Plan) -> float:
     """Return what a plan is predicted to take for arrays that lie in a cache."""
     places, costs = list_levels(found.machine, found.threads), found.machine.costs
-    return costs.contraction_seconds + score_price(
+    return begin_seconds(found.price, costs) + score_price(
         charge_sources(start_arrays(found.price, places, "warm")), costs.kernel_overlap
     )
 

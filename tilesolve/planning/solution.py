@@ -21,7 +21,7 @@ from tilesolve.model.access import touched_bytes
 from tilesolve.model.fused import Fused, fuse_share
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price, list_levels, packing_share
-from tilesolve.model.score import score_price
+from tilesolve.model.score import begin_seconds, score_price
 from tilesolve.model.starts import charge_sources, start_arrays
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.setting import Choice, RuledOut
@@ -251,8 +251,7 @@ class Solution:
 
     def _score(self, cost: Price, waiting: float) -> float:
         costs = self.machine.costs
-        begun = min(cost.calls, 1) * costs.contraction_seconds
-        return begun + score_price(cost, costs.kernel_overlap, waiting)
+        return begin_seconds(cost, costs) + score_price(cost, costs.kernel_overlap, waiting)
 
     @property
     def waiting(self) -> float:

@@ -25,7 +25,7 @@ from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.model.price import core_rates, packing_seconds
-from tilesolve.model.score import score_times
+from tilesolve.model.score import begin_seconds, score_times
 from tilesolve.nests.draws import draw_tilings
 from tilesolve.nests.planning import plan_loops
 from tilesolve.nests.request import NestRequest
@@ -208,7 +208,7 @@ def split_price(solution: Solution) -> dict[str, float]:
     return {
         **dict(zip(COMPUTE, (arithmetic, calls, packing, rest), strict=True)),
         **{level.level: level.seconds for level in price.levels},
-        WAITING: machine.costs.contraction_seconds + max(0.0, waiting),
+        WAITING: begin_seconds(price, machine.costs) + max(0.0, waiting),
         STORES: store_seconds(share, solution.nest, price, machine),
     }
 

@@ -179,6 +179,7 @@ def test_classes_have_their_methods_still(repeated):
     assert [*inspect.signature(found).parameters] == ["arrays", "out", "named"]
     for call in (found.__call__, type(found).__call__):
         assert "Returns" in (call.__doc__ or "")
+        assert "\n--\n" not in call.__doc__
         assert not call.__doc__.startswith("call(")
         assert {"arrays", "out", "named"} <= {*inspect.signature(call).parameters}
 
