@@ -47,13 +47,13 @@ class Product:
         """Whether an operand begins behind the first element of its array."""
         return any(isinstance(x, Affine) and x.offset for one in self.reads for x in one.subscripts)
 
-    def problem(self, computation: Computation) -> Problem:
-        """Return it at a computation's extents.
+    def problem(self, computation: Computation, dtype: str) -> Problem:
+        """Return it at a computation's extents, in the dtype of the array that it is a part of.
 
         An array may have more elements than are read: a call takes its first ones then.
         """
         sizes = {short: computation.sizes[letter] for short, letter in self.letters}
-        found = Problem.of(self.spec, sizes, computation.output.dtype)
+        found = Problem.of(self.spec, sizes, dtype)
         return replace(found, pairing=self.pairing)
 
     def __str__(self) -> str:
@@ -92,9 +92,9 @@ class Contraction:
         pairs = ([set(one.letters) for one in x.spec.tensors[1:]] for x in self.products)
         return any(first - second and second - first for first, second in pairs)
 
-    def flops(self, computation: Computation) -> int:
+    def flops(self, computation: Computation, dtype: str) -> int:
         """Return the operations at a computation's extents, as if it had no region."""
-        return sum(one.problem(computation).flops for one in self.products)
+        return sum(one.problem(computation, dtype).flops for one in self.products)
 
     def __str__(self) -> str:
         found = " + ".join(map(str, self.products))

@@ -237,3 +237,15 @@ def test_modes_of_no_elements(mode):
     found = tilesolve.pipeline(function, mode=mode, threads=2, cache=False)(array)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "bool", "float32"])
+def test_a_product_stands_beside_results_of_other_dtypes(dtype):
+    """Whatever comes last: a product is in its own dtype."""
+
+    def both(first, second, whole):
+        return first @ second, whole[::-1]
+
+    rng = np.random.default_rng(4)
+    first, second = rng.random((2, 70, 70))
+    check(both, [first, second, rng.integers(0, 9, (70, 70)).astype(dtype)])

@@ -75,7 +75,7 @@ def is_contraction(
     found, _ = find_contraction(largest_part(computation, stage), computation.dtypes)
     if found is None or not found.reuses:
         return False
-    return found.flops(computation) >= least_flops
+    return found.flops(computation, computation.dtypes[stage.name]) >= least_flops
 
 
 def find_move(stage: Stage, computation: Computation) -> tuple[int, ...] | None:

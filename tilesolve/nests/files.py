@@ -239,7 +239,10 @@ def _follow(solutions: Sequence[NestSolution], given: Arrays) -> Arrays:
         elif isinstance(one, BandSolution):
             _check_bands(one)
         elif isinstance(one, ContractionSolution):
-            problems = [product.problem(computation) for product in one.contraction.products]
+            problems = [
+                product.problem(computation, computation.output.dtype)
+                for product in one.contraction.products
+            ]
             if problems != [plan.problem for plan in one.plans]:
                 raise PlanError(f"its plans are not of {one.statement}")
         known |= {name: computation.array(name) for name in computation.outputs}

@@ -149,7 +149,9 @@ def solve_contraction(request: NestRequest) -> Iterator[NestSolution]:
         if asked:
             raise PlanError(f"{stage} is no contraction: {reason}")
         return
-    flops = contraction.flops(computation) * region_share(stage, computation.sizes)
+    flops = contraction.flops(computation, computation.output.dtype) * region_share(
+        stage, computation.sizes
+    )
     compared = flops < request.least_flops or not contraction.multiplies
     least = request.least_flops if stage.where else min(NEST_COMPARED_FLOPS, request.least_flops)
     if not asked and (flops < least or not contraction.reuses):

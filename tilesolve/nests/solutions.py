@@ -204,7 +204,7 @@ class ContractionSolution(_Statement):
         last = len(contraction.products) - 1
         plans = tuple(
             plan(
-                product.problem(request.computation),
+                product.problem(request.computation, request.computation.output.dtype),
                 machine=request.machine,
                 threads=request.threads,
                 accumulate=number > 0 or contraction.beta is not None,

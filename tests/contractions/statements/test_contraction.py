@@ -167,6 +167,6 @@ def test_the_problem_computes_what_the_statement_does(text):
         for name in computation.inputs
     }
     (product,) = found.products
-    problem = product.problem(computation)
+    problem = product.problem(computation, computation.output.dtype)
     got = reference(problem, *(arrays[name] for name in product.operands))
     assert np.array_equal(got, evaluate(computation, arrays))
