@@ -111,7 +111,10 @@ class Roles(NamedTuple):
 
     def number(self, letter: str) -> int:
         """Return the number of a letter's role."""
-        return next(number for number, letters in enumerate(self) if letter in letters)
+        for number, letters in enumerate(self):
+            if letter in letters:
+                return number
+        raise KeyError(letter)
 
     def split(self, letters: Iterable[str]) -> list[list[str]]:
         """Return loops in order, in as few groups as it takes that no role comes back in any.
@@ -123,12 +126,15 @@ class Roles(NamedTuple):
         ([['c', 'w', 'k'], ['h']], [['c', 'w', 'h', 'k']])
         """
         found: list[list[str]] = [[]]
+        seen, latest = set[int](), -1
         for letter in letters:
-            *others, latest = [None, *(self.number(one) for one in found[-1])]
             role = self.number(letter)
-            if role != latest and role in others:
+            if role != latest and role in seen:
                 found.append([])
+                seen.clear()
             found[-1].append(letter)
+            seen.add(role)
+            latest = role
         return found
 
 

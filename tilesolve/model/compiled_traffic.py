@@ -55,6 +55,17 @@ def count_compiled(tree: LoopTree, places: Sequence[LevelView]) -> Found | None:
     places
         The register file and the caches, nearest first.
     """
+    found = find_form(tree, places)
+    return found and found[0].count(found[1])
+
+
+def find_form(
+    tree: LoopTree, places: Sequence[LevelView]
+) -> tuple[Form, Mapping[str, Sequence[Size]]] | None:
+    """Return what nests of the same loops have in common, and the steps of a tree's.
+
+    None where Python has to count it, or where the compiled code is not there yet.
+    """
     (work, *others), loops, copies = tree.works, list[tuple[str, str]](), list[_Copy]()
     if (
         others
@@ -80,22 +91,24 @@ def count_compiled(tree: LoopTree, places: Sequence[LevelView]) -> Found | None:
             copies.append(_Copy(node.access, node.holds, node.layout, node.level))
             used[node.access] = len(loops)
     single = all(one and type(one[0]) is int and one[0] == 1 for one in steps.values())
-    if len(body) != 1 or not (steps and single):
-        return None
-    from tilesolve.kernels.runtime import traffic_walk  # loads the compiler's binding
-    from tilesolve.kernels.runtime.compiled import is_ready
-
-    if not is_ready(traffic_walk.count_tilings):
+    if len(body) != 1 or not (steps and single) or not is_counting():
         return None
     touched = _touched_by(work, tuple(copies), tuple(places))
     if touched is None or any(kind == "threads" for _, kind in loops):
         return None
-    form = _form_of(work, touched, tuple(loops), tuple(used), (*within, tree.output))
-    return form.count(steps)
+    return _form_of(touched, tuple(loops), tuple(used), (*within, tree.output)), steps
+
+
+def is_counting() -> bool:
+    """Return whether the compiled code is there."""
+    from tilesolve.kernels.runtime import traffic_walk  # loads the compiler's binding
+    from tilesolve.kernels.runtime.compiled import is_ready
+
+    return is_ready(traffic_walk.count_tilings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Form:
+class Form:
     """What tilings of the same loops have in common.
 
     Parameters
@@ -187,6 +200,7 @@ class _Touched:
     """What a work touches: its arrays and copies as forms, and footprints of these, by number."""
 
     def __init__(self, work: Work, copies: Sequence[_Copy], places: Sequence[LevelView]) -> None:
+        self.extents = work.extents
         self.arrays, self.copies = work.accesses, {one.access: one for one in copies}
         self.tensors = range(len(self.arrays))
         self.forms: dict[Access, int] = {}
@@ -320,18 +334,17 @@ def _touched_by(
 
 @lru_cache(maxsize=256)
 def _form_of(
-    work: Work,
     touched: _Touched,
     loops: tuple[tuple[str, str], ...],
     used: tuple[int, ...],
     within: tuple[int, int, Output],
-) -> _Form:
+) -> Form:
     """Return what tilings with some loops have in common.
 
     For each access `used` are the loops that use one filling of its copy. `within` are the loops of
     a call, those over which registers hold the output, and how that is written.
     """
-    order = {letter: at for at, (letter, _) in enumerate(work.extents)}
+    order = {letter: at for at, (letter, _) in enumerate(touched.extents)}
     seen = [letter for letter, _ in loops]
     f, (call, held, output) = touched.fields.copy(), within
     given: dict[int, Sequence[int]] = {
@@ -349,7 +362,7 @@ def _form_of(
     words = [*[steps] * 3, *[depth + 1] * 2, steps, *[len(order)] * 3]
     words += [len(touched.footprints) * steps, *[tensors] * 3, *[len(order)] * 2]
     begins = WORD_BYTES * np.cumsum([0, *words])
-    return _Form(f, (touched, kept), work.extents, begins[:-1], sum(words))
+    return Form(f, (touched, kept), touched.extents, begins[:-1], sum(words))
 
 
 def _keep(

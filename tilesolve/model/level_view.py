@@ -61,8 +61,11 @@ class LevelView:
         0.2
         """
         output, *operands = volumes
-        read = min(self.bandwidth, self.read or self.bandwidth)
-        return output * (1 / self.bandwidth) + sum(operands, output * 0) * (1 / read)
+        read, written = (
+            min(self.bandwidth, self.read or self.bandwidth),
+            output * (1 / self.bandwidth),
+        )
+        return written + sum(operands[1:], operands[0]) * (1 / read) if operands else written
 
     def delay(self, wait: float) -> LevelView:
         """Return the same where each byte takes so many seconds longer.

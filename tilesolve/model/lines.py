@@ -94,9 +94,10 @@ def _run(
     whole: Any = True
     for letter in _trailing_letters(tensor, sides):
         size = grown[letter]
-        size = np.maximum(1, size) if isinstance(size, np.ndarray) else max(1, size)
-        run = run * choose(whole, size, 1)
+        run = run * choose(whole, size if isinstance(size, np.ndarray) else max(1, size), 1)
         whole = whole & (sides[letter] >= problem.sizes[letter])
+        if whole is False:
+            break
     return run
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import ceil, gcd, prod
+from operator import mul
 from types import MappingProxyType
 
 import numpy as np
@@ -110,14 +111,15 @@ def _sides_of_bands(
 ) -> list[dict[str, int]]:
     """Return for each band the sides of its letters."""
     # Where a tile covers a class, the sides of its letters are known before any is decided.
+    boxes = [dict(band.box) for band in nest.bands]
     chosen = [
         {
             letter: max(1, problem.sizes[letter])
             for index, letters in fused.groups
-            if band[index] >= fused.problem.sizes[index]
+            if box[index] >= fused.problem.sizes[index]
             for letter in letters
         }
-        for band in nest.bands
+        for box in boxes
     ]
     vector = {problem.lane}
     tensors, elements = problem.spec.tensors, max(1, line // problem.itemsize)
@@ -129,20 +131,22 @@ def _sides_of_bands(
     )
     for index, letters in groups:
         inner = {i: max(1, min(lanes, problem.sizes[i])) if i in vector else 1 for i in letters}
-        for at, band in enumerate(nest.bands):
-            # Tiles within a copy's never meet the copied tensor's lines, but leave room for a line
-            # in that tile; register boxes along C's lines for half of one.
-            cuts = at == 0 and not vector.isdisjoint(letters)
-            room = elements * band[index] / (2 if cuts else 1)
-            met = [
-                tensor
-                for tensor, depth in zip(tensors, depths, strict=True)
-                if at >= depth or nest.bands[depth][index] < room
-            ]
+        for at, box in enumerate(boxes):
+            size, met, whole = box[index], list[Tensor](), dict[str, int]()
+            if len(letters) > 1 and letters[0] not in chosen[at]:
+                # Tiles within a copy's never meet the copied tensor's lines, but leave room for a
+                # line in that tile; register boxes along C's lines for half of one.
+                cuts = at == 0 and not vector.isdisjoint(letters)
+                room = elements * size / (2 if cuts else 1)
+                met = [
+                    tensor
+                    for tensor, depth in zip(tensors, depths, strict=True)
+                    if at >= depth or boxes[depth][index] < room
+                ]
+                whole = {} if at else _whole_blocks(problem, letters, depths, min(lanes, size))
             weight = EDGE_WASTE_POWER if at or index in fused.reduced else 1.0
-            whole = {} if at else _whole_blocks(problem, letters, depths, min(lanes, band[index]))
             inner = shape_box(
-                problem, letters, inner, band[index], line, met, weight, chosen[at], whole, ends
+                problem, letters, inner, size, line, met, weight, chosen[at], whole, ends
             )
             chosen[at] |= inner
     return chosen
@@ -285,21 +289,23 @@ def _choose_sides(wanted: _Wanted) -> tuple[int, ...]:
     }
     for some in _letter_groups(letters, options, problem.spec.tensors):
         # Each letter has an axis of its own.
-        axes = np.ix_(*(np.array(options[i], dtype=float) for i in some))
-        sides: dict[str, NDArray[np.float64]] = dict(zip(some, axes, strict=True))
-        product = prod(sides.values(), start=np.ones(1))
-        product = product * prod(found[i] for i in letters if i not in some)
+        sides: dict[str, NDArray[np.float64]] = {
+            i: np.array(options[i], dtype=float).reshape(-1, *(1,) * after)
+            for i, after in zip(some, reversed(range(len(some))), strict=True)
+        }
+        product = reduce(mul, sides.values(), prod(found[i] for i in letters if i not in some))
         waste = np.where(product <= size, size / product, np.inf)
         for i in some:
-            waste = waste * np.ceil(extents[i] / sides[i]) * sides[i] / extents[i]
+            waste = waste * (np.ceil(extents[i] / sides[i]) * sides[i] / extents[i])
         waste = waste if wanted.weight == 1 else waste**wanted.weight
         others = {**dict(wanted.known), **{i: found[i] for i in letters if i not in some}}
         waste = waste * line_waste(problem, sides, others, line, wanted.tensors, wanted.ends)
         least = waste.min()
         if np.isfinite(least):
-            places = np.argwhere(waste == least).tolist()
+            places = np.unravel_index(np.flatnonzero(waste == least), waste.shape)
             equals = [
-                {i: options[i][at] for i, at in zip(some, one, strict=True)} for one in places
+                {i: options[i][at] for i, at in zip(some, one, strict=True)}
+                for one in zip(*(at.tolist() for at in places), strict=True)
             ]
             if len(equals) > 1:
                 ranks = [_preference(problem, one, others, line) for one in equals]
@@ -371,9 +377,8 @@ def _sides_to_try(inner: int, extent: int, size: int, line: int) -> tuple[int, .
     cover whole lines: vectors in two of them take packing up to twice as long.
     """
     most = max(1, min(extent, size) // inner)
-    times = {
-        count for count in range(1, min(most, MOST_PARTS) + 1) if extent % (inner * count) == 0
-    }
+    parts = 0 if extent % inner else extent // inner
+    times = {count for count in range(1, min(most, parts, MOST_PARTS) + 1) if not parts % count}
     times |= {2**power for power in range(most.bit_length())}
     whole = line if line % inner == 0 else inner
     near = [ceil(extent / parts) for parts in range(1, SIDES_PER_LETTER)]

@@ -318,7 +318,7 @@ class Runner:
         """Return whether a band's tile is small enough to be tabulated."""
         box = dict(band.box)
         most = tuning.MAX_TABLE_INDICES
-        return all(prod(box[letter] for letter in letters) <= most for letters in self.roles)
+        return all(prod([box[i] for i in letters]) <= most for letters in self.roles)
 
 
 def rows_operand(problem: Problem) -> int:

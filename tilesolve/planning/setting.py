@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.machine.microkernel import Microkernel
@@ -93,11 +94,20 @@ class Setting:
     kinds: tuple[CopyKind, ...] = ()
     scattered: bool = False
     overlap: float = DEFAULT_COSTS.kernel_overlap
+    levels: int = field(init=False, repr=False, compare=False)
+    """Number of caches, which is the number of tiles to solve for."""
+    _least: tuple[Mapping[str, int], ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def levels(self) -> int:
-        """Number of caches, which is the number of tiles to solve for."""
-        return len(self.places) - 1
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", len(self.places) - 1)
+        sizes, kernel = self.fused.problem.sizes, self.microkernel
+        sides = {self.fused.rows: kernel.rows, self.fused.columns: kernel.columns}
+        runs, lines = dict(self.runs), dict(self.lines)
+        found = [{i: sides.get(i, 1) for i in sizes}]
+        found += [{i: max(n, runs.get(i, 1)) for i, n in found[0].items()}] * self.levels
+        found[-1] = {i: max(n, lines.get(i, 1)) for i, n in found[-1].items()}
+        least = tuple({i: min(n, sizes[i]) for i, n in one.items()} for one in found)
+        object.__setattr__(self, "_least", least)
 
     def accesses_at(self, level: int) -> tuple[Access, ...]:
         """Return what a level's tile holds, output first: micro-panels, or arrays as they lie.
@@ -118,13 +128,4 @@ class Setting:
 
     def smallest(self, index: str, level: int = 0) -> int:
         """Return the least tile of an index: the register tile's side, or that of a level."""
-        fused, least = self.fused, 1
-        if index == fused.columns:
-            least = self.microkernel.columns
-        elif index == fused.rows:
-            least = self.microkernel.rows
-        if level and self.runs:
-            least = max(least, dict(self.runs).get(index, 1))
-        if level == self.levels and self.lines:
-            least = max(least, dict(self.lines).get(index, 1))
-        return min(least, fused.problem.sizes[index])
+        return self._least[level][index]

@@ -90,7 +90,9 @@ def bound_at(shape: Shape, x: Vector, multipliers: Vector) -> float:
         Of its constraints, in order: how much less it costs per unit by which a bound grows. Any
         that are not negative.
     """
-    totals, slopes, shares = shape.sums_at(shape.powers, x)
+    totals, parts = shape.sums_at(x)
+    shares = parts / totals[shape.sums]
+    slopes = np.add.reduceat(shares[:, None] * shape.powers, shape.begins, axis=0)
     opens, times = shape.opens, shape.opens * 1.0
     if shape.weight is not None:
         count, whole = times.sum(), multipliers[: len(totals)] @ times

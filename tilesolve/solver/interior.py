@@ -9,8 +9,9 @@ compiled code, see `interior_steps`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import inf, log
 
 import numpy as np
@@ -103,80 +104,84 @@ class _Newton:
     """The iterates: logarithms of sizes and the longest time, slacks, and multipliers."""
 
     def __init__(self, shape: Shape, start: Mapping[str, float]) -> None:
-        self.shape, self.timed = shape, shape.weight is not None
-        middle = shape.low + (shape.high - shape.low) / 2
-        given = [
-            log(start[x]) if x in start else at for x, at in zip(shape.names, middle, strict=True)
-        ]
-        # Bounds are kept strictly from the beginning on; limits need not be.
-        inside = INTERIOR_INSIDE * (shape.high - shape.low)
-        self.x = np.clip(given, shape.low + inside, shape.high - inside)
+        self.shape, self.timed, names = shape, shape.weight is not None, len(shape.names)
         low, high = shape.low, shape.high
-        if self.timed:
-            longest = (shape.sums_at(shape.powers, self.x)[0] - shape.saved)[shape.opens].max()
-            self.x = np.append(self.x, 2 * max(longest, INTERIOR_INSIDE))
-            low, high = np.append(low, 0.0), np.append(high, INTERIOR_ENDLESS)
+        x = low + (high - low) / 2
+        for number, name in enumerate(shape.names):
+            if name in start:
+                x[number] = log(start[name])
+        # Bounds are kept strictly from the beginning on; limits need not be.
+        inside = INTERIOR_INSIDE * (high - low)
+        x = np.minimum(np.maximum(x, low + inside), high - inside)
         self.rows = np.flatnonzero(~shape.opens | self.timed)
-        each = np.eye(len(self.x))
-        pairs = shape.pairs @ each[: len(shape.names)]
-        ends = np.concatenate([np.zeros(len(pairs)), -low, high])
-        count, free = len(self.rows) + len(ends), len(self.rows) + len(pairs)
-        self.slacks, self.duals, limits = np.zeros(count), np.zeros(count), np.zeros(count)
-        self.totals, self.slopes = np.zeros(len(shape.begins)), np.zeros((count, len(self.x)))
-        self.slopes[len(self.rows) :] = np.vstack([pairs, -each, each])
-        self.arrays = {
-            fields.X: self.x,
-            fields.SLACKS: self.slacks,
-            fields.DUALS: self.duals,
-            fields.TOTALS: self.totals,
-            fields.LIMITS: limits,
-            fields.LIMIT_SLOPES: self.slopes,
-            fields.ROW_SUMS: self.rows,
-            fields.ENDS: ends,
-        }
-        self._describe()
+        n, rows, pairs = names + self.timed, len(self.rows), len(shape.pairs)
+        lines = pairs + 2 * n
+        arrays = self._describe(n, rows, lines)
+        arrays[fields.X][:names] = x
+        ends, slopes = arrays[fields.ENDS], arrays[fields.LIMIT_SLOPES].reshape(-1, n)
+        ends[pairs : pairs + names], ends[pairs + n : pairs + n + names] = -low, high
+        if self.timed:
+            longest = (shape.sums_at(x)[0] - shape.saved)[shape.opens].max()
+            arrays[fields.X][names] = 2 * max(longest, INTERIOR_INSIDE)
+            ends[-1] = INTERIOR_ENDLESS
+        slopes[rows : rows + pairs, :names] = shape.pairs
+        each = np.arange(n)
+        slopes[rows + pairs + each, each], slopes[rows + pairs + n + each, each] = -1, 1
+        self.x, self.totals, self.duals = (
+            arrays[field] for field in (fields.X, fields.TOTALS, fields.DUALS)
+        )
         from tilesolve.kernels.runtime import interior_steps  # loads the compiler's binding
 
         interior_steps.look(self.fields.ctypes.data)
-        self.slacks[:] = -limits
-        self.slacks[:free] = np.maximum(self.slacks[:free], INTERIOR_SLACK)
-        self.duals[:] = 1 / self.slacks
+        slacks, free = arrays[fields.SLACKS], rows + pairs
+        slacks[:] = -arrays[fields.LIMITS]
+        slacks[:free] = np.maximum(slacks[:free], INTERIOR_SLACK)
+        self.duals[:] = 1 / slacks
 
-    def _describe(self) -> None:
-        """Write the fields of the program, and those of what is worked out."""
-        shape, n = self.shape, len(self.x)
+    def _describe(self, n: int, rows: int, lines: int) -> dict[int, Vector]:
+        """Write the fields of a program of `n` variables, and return the arrays of numbers."""
+        shape, limits = self.shape, rows + lines
         sums, terms, less = len(shape.begins), len(shape.logs), len(shape.less_logs)
-        time = np.zeros((terms + less, n - len(shape.names)))
-        powers = np.hstack([np.vstack([shape.powers, shape.less_powers]), time])
         scale = (shape.weight or 0.0) / shape.opens.sum()
         options = INTERIOR_GAP, INTERIOR_LEAST_GAP, INTERIOR_RESIDUAL, INTERIOR_REACH
-        self.arrays |= {
-            fields.POWERS: powers,
+        given: dict[int, Sequence[float] | Vector] = {
             fields.LOGS: shape.logs,
-            fields.SUM_OF: shape.sums,
-            fields.OPENS: shape.opens * 1.0,
+            fields.OPENS: shape.opens,
             fields.BOUNDS: np.where(shape.opens, 0.0, shape.bounds) + shape.saved,
-            fields.LESS_POWERS: powers[terms:],
             fields.LESS_LOGS: shape.less_logs,
-            fields.LESS_OF: shape.less.argmax(axis=0),
-            fields.OPTIONS: np.array([*options, INTERIOR_WHOLE_STEP, *INTERIOR_SHARES, scale]),
-            fields.SHARE: np.array(INTERIOR_SHARES[:1]),
+            fields.OPTIONS: (*options, INTERIOR_WHOLE_STEP, *INTERIOR_SHARES, scale),
+            fields.SHARE: INTERIOR_SHARES[:1],
         }
-        counts = n, terms, sums, len(self.rows), len(self.slacks) - len(self.rows), less
+        sizes = {field: len(array) for field, array in given.items()}
+        sizes |= {fields.POWERS: terms * n, fields.LESS_POWERS: less * n, fields.ENDS: lines}
+        sizes |= {fields.LIMIT_SLOPES: limits * n, fields.SHARES: terms, fields.PARTS: less}
+        sizes |= dict.fromkeys((fields.X, fields.GRADIENT, fields.MOVE), n)
+        sizes |= dict.fromkeys((fields.SLOPES, fields.FALLS), sums * n)
+        sizes |= dict.fromkeys((fields.TOTALS, fields.ROOM, fields.WEIGHTS, fields.EXTRA), sums)
+        sizes |= dict.fromkeys((fields.HESSIAN, fields.CONCAVE, fields.MATRIX), n * n)
+        sizes |= dict.fromkeys((fields.SLACKS, fields.DUALS, fields.LIMITS), limits)
+        sizes |= dict.fromkeys((fields.SLACK_MOVES, fields.DUAL_MOVES, fields.MISSED), limits)
+        ends = [*accumulate(sizes.values(), initial=0)]
+        reals = np.zeros(ends[-1])
+        arrays = {
+            field: reals[begin:end]
+            for field, begin, end in zip(sizes, ends[:-1], ends[1:], strict=True)
+        }
+        for field, array in given.items():
+            arrays[field][:] = array
+        names = len(shape.names)
+        arrays[fields.POWERS].reshape(-1, n)[:, :names] = shape.powers
+        arrays[fields.LESS_POWERS].reshape(-1, n)[:, :names] = shape.less_powers
+        integers = np.concatenate([self.rows, shape.sums, shape.less])
+        self.kept = reals, integers  # as long as there are fields with their addresses
         self.fields = np.zeros(fields.SIZE, np.int64)
-        self.fields[: fields.STEP] = *counts, self.timed
-        for field, array in self.arrays.items():
-            self.fields[field] = array.ctypes.data
-        each = {fields.SHARES: terms, fields.GRADIENT: n, fields.MOVE: n, fields.PARTS: less}
-        each |= dict.fromkeys((fields.SLOPES, fields.FALLS), sums * n)
-        each |= dict.fromkeys((fields.ROOM, fields.WEIGHTS, fields.EXTRA), sums)
-        each |= dict.fromkeys((fields.HESSIAN, fields.CONCAVE, fields.MATRIX), n * n)
-        each |= dict.fromkeys(
-            (fields.SLACK_MOVES, fields.DUAL_MOVES, fields.MISSED), len(self.slacks)
+        self.fields[: fields.STEP] = n, terms, sums, rows, lines, less, self.timed
+        self.fields[[*sizes]] = reals.ctypes.data + WORD_BYTES * np.array(ends[:-1])
+        begins = np.array([0, rows, rows + terms])
+        self.fields[[fields.ROW_SUMS, fields.SUM_OF, fields.LESS_OF]] = (
+            integers.ctypes.data + WORD_BYTES * begins
         )
-        self.work = np.zeros(sum(each.values()))
-        ends = self.work.ctypes.data + WORD_BYTES * np.cumsum([0, *each.values()])
-        self.fields[list(each)] = ends[:-1]
+        return arrays
 
     def run(self, limit: float | None) -> Optimum | None:
         """Make steps until the equations hold; None if they do not in the end."""
@@ -214,7 +219,8 @@ class _Newton:
     def _optimum(self, bound: float) -> Optimum:
         """Return the point, with multipliers of sums as they are, not of their logarithms."""
         shape = self.shape
-        sizes = np.clip(np.exp(self.x[: len(shape.names)]), np.exp(shape.low), np.exp(shape.high))
+        sizes, low, high = map(np.exp, (self.x[: len(shape.names)], shape.low, shape.high))
+        sizes = np.minimum(np.maximum(sizes, low), high)
         return Optimum(
             dict(zip(shape.names, sizes.tolist(), strict=True)),
             dict(zip(shape.constraints, (-self._multipliers()).tolist(), strict=True)),

@@ -34,7 +34,7 @@ class Shape:
     less_powers, less_logs
         Of each term that a sum takes off, which is added to what bounds it, too.
     less
-        Which sum each of these terms belongs to: a row for each sum.
+        The sum of each of these terms.
     bounds
         What each sum may be at most; NaN where the variable time bounds it.
     opens
@@ -57,7 +57,7 @@ class Shape:
     saved: Vector
     less_powers: Vector
     less_logs: Vector
-    less: Vector
+    less: NDArray[np.intp]
     bounds: Vector
     opens: NDArray[np.bool_]
     pairs: Vector
@@ -68,32 +68,34 @@ class Shape:
     @classmethod
     def of(cls, program: Posynomials, held: Mapping[str, float]) -> Shape | None:
         """Return the arrays; None where a sum has no terms, or times that are added save some."""
-        sums: list[tuple[str, Signomial, float]] = []
+        sums: list[tuple[str, Signomial, float, float]] = []
+        share = 1 / program.unit
         for name, time in program.times.items():
-            scaled = time * (1 / program.unit)
-            if name in held:
-                if time.symbols:
-                    sums.append((f"held[{name}]", scaled, held[name] / program.unit))
-            else:
-                sums.append((f"longest[{name}]", scaled, np.nan))
-        sums += [(f"limit[{name}]", limit, 1.0) for name, limit in program.limits.items()]
-        occurring = {x for _, one, _ in sums for powers, _ in one.terms for x, _ in powers}
-        occurring |= {symbol for pair in program.nested for symbol in pair}
+            if name not in held:
+                sums.append((f"longest[{name}]", time, share, np.nan))
+            elif time.symbols:
+                sums.append((f"held[{name}]", time, share, held[name] / program.unit))
+        sums += [(f"limit[{name}]", limit, 1.0, 1.0) for name, limit in program.limits.items()]
+        occurring = {x for _, one, *_ in sums for powers, _ in one.terms for x, _ in powers}
+        occurring.update(*program.nested)
         names = tuple(name for name in program.variables if name in occurring)
         at = {name: number for number, name in enumerate(names)}
         more, less = _Terms(at), _Terms(at)
         begins: list[int] = []
         saved: list[float] = []
-        for number, (_, one, _) in enumerate(sums):
+        for number, (_, one, scale, _) in enumerate(sums):
             begins.append(len(more.logs))
-            saved.append(max(0.0, -dict(one.terms).get((), 0.0)))
-            for symbols, coefficient in one.terms:
+            saved.append(0.0)
+            for symbols, given in one.terms:
+                coefficient = given * scale
                 if not abs(coefficient) < np.inf:
                     return None
                 if coefficient > 0:
                     more.add(number, symbols, coefficient)
                 elif symbols:
                     less.add(number, symbols, -coefficient)
+                else:
+                    saved[-1] = -coefficient
             if len(more.logs) == begins[-1]:
                 return None
         if program.weight is None and less.logs:
@@ -101,8 +103,10 @@ class Shape:
         if not sums or not names:
             return None
         sides = np.log([program.variables[name] for name in names])
-        bounds = np.array([bound for _, _, bound in sums])
-        each = np.eye(len(names))
+        bounds = np.array([bound for *_, bound in sums])
+        pairs = np.zeros((len(program.nested), len(names)))
+        for row, (one, other) in zip(pairs, program.nested, strict=True):
+            row[at[one]], row[at[other]] = 1.0, -1.0
         nested = tuple(f"nested[{one},{other}]" for one, other in program.nested)
         return cls(
             names,
@@ -115,26 +119,19 @@ class Shape:
             np.array(saved),
             np.array(less.powers).reshape(-1, len(names)),
             np.array(less.logs),
-            np.equal.outer(np.arange(len(sums)), less.sums) * 1.0,
+            np.array(less.sums, np.intp),
             bounds,
             np.isnan(bounds),
-            np.array([each[at[one]] - each[at[other]] for one, other in program.nested]).reshape(
-                -1, len(names)
-            ),
-            (*(name for name, _, _ in sums), *nested),
+            pairs,
+            (*(name for name, *_ in sums), *nested),
             program.unit,
             program.weight,
         )
 
-    def sums_at(self, powers: Vector, x: Vector) -> tuple[Vector, Vector, Vector]:
-        """Return each sum, the gradient of its logarithm, and each term's share of it.
-
-        Powers have a column for each of the point's variables, as the program or more.
-        """
-        parts = np.exp(powers @ x + self.logs)
-        totals = np.add.reduceat(parts, self.begins)
-        shares = parts / totals[self.sums]
-        return totals, np.add.reduceat(shares[:, None] * powers, self.begins, axis=0), shares
+    def sums_at(self, x: Vector) -> tuple[Vector, Vector]:
+        """Return each sum and each term."""
+        parts = np.exp(self.powers @ x + self.logs)
+        return np.add.reduceat(parts, self.begins), parts
 
 
 class _Terms:

@@ -51,7 +51,7 @@ class Signomial:
         >>> print(Signomial.constant(3) - 2)
         1
         """
-        return cls((((), float(value)),) if value else ())
+        return _sum((((), float(value)),) if value else ())
 
     @classmethod
     def of(cls, value: Signomial | float) -> Signomial:
@@ -59,13 +59,19 @@ class Signomial:
         return value if isinstance(value, Signomial) else cls.constant(value)
 
     def __add__(self, other: Signomial | float) -> Signomial:
-        more = Signomial.of(other).terms
-        if not more or not self.terms:
-            return self if self.terms else Signomial(more)
-        sums = dict(self.terms)
+        own = self.terms
+        if isinstance(other, Signomial):
+            more = other.terms
+        elif not other:
+            return self
+        else:
+            more = (((), float(other)),)
+        if not more or not own:
+            return self if own else _sum(more)
+        sums = dict(own)
         for powers, coefficient in more:
             sums[powers] = sums.get(powers, 0.0) + coefficient
-        return Signomial(tuple(sorted([(p, c) for p, c in sums.items() if c])))
+        return _sum(tuple(sorted([(p, c) for p, c in sums.items() if c])))
 
     __radd__ = __add__
 
@@ -77,11 +83,11 @@ class Signomial:
         if not isinstance(other, Signomial):
             if other == 1:
                 return self
-            return Signomial(tuple([(p, c * other) for p, c in own]) if other else ())
+            return _sum(tuple([(p, c * other) for p, c in own]) if other else ())
         more = other.terms
         if len(own) == len(more) == 1:
             ((left, a),), ((right, b),) = own, more
-            return Signomial(((_merge(left, right), a * b),))
+            return _sum(((_merge(left, right), a * b),))
         if len(own) == 1 or len(more) == 1:  # no two products have the same powers
             pairs = [(_merge(left, right), a * b) for left, a in own for right, b in more]
         else:
@@ -91,7 +97,7 @@ class Signomial:
                     powers = _merge(left, right)
                     product[powers] = product.get(powers, 0.0) + a * b
             pairs = list(product.items())
-        return Signomial(tuple(sorted([(p, c) for p, c in pairs if c])))
+        return _sum(tuple(sorted([(p, c) for p, c in pairs if c])))
 
     __rmul__ = __mul__
 
@@ -101,7 +107,7 @@ class Signomial:
         if len(divisor.terms) != 1:
             raise ValueError(f"only a monomial divides a signomial, not {divisor}")
         ((powers, coefficient),) = divisor.terms
-        return self * Signomial(((tuple([(s, -p) for s, p in powers]), 1 / coefficient),))
+        return self * _sum(((tuple([(s, -p) for s, p in powers]), 1 / coefficient),))
 
     def __rtruediv__(self, other: float) -> Signomial:
         return Signomial.constant(other) / self
@@ -162,6 +168,16 @@ class Signomial:
 
     def __str__(self) -> str:
         return " + ".join(_text(p, c) for p, c in reversed(self.terms)).replace("+ -", "- ") or "0"
+
+
+def _sum(terms: tuple[tuple[Powers, float], ...]) -> Signomial:
+    """Return a signomial of some terms, in half the time that a frozen dataclass takes."""
+    found = object.__new__(Signomial)
+    _set_terms(found, terms)
+    return found
+
+
+_set_terms = Signomial.__dict__["terms"].__set__
 
 
 @lru_cache(maxsize=4096)

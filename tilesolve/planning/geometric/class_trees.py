@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from tilesolve.model.access import Box, Size
-from tilesolve.model.loop_tree import tree_of_bands
+from tilesolve.model.compiled_traffic import Form, find_form, is_counting
+from tilesolve.model.loop_tree import LoopTree, tree_of_bands
 from tilesolve.model.price import arithmetic
-from tilesolve.model.traffic import count_traffic
+from tilesolve.model.traffic import Traffic, count_traffic
 from tilesolve.model.walk import Rule
 from tilesolve.planning.setting import Choice, Setting
 
@@ -62,13 +64,14 @@ def price_boxes(
     only
         The servers that are asked for, if not all.
     """
-    problem = setting.fused.problem
-    bands = list_bands(setting, choice)
-    tree = tree_of_bands(problem, bands, boxes, setting.packed, setting.output, setting.kinds)
-    places = setting.places
-    if rule == "tiles":
-        places = tuple(p if p.line == 1 else replace(p, line=1) for p in places)
-    found = count_traffic(tree, places, rule, only=only)
+    problem, places = setting.fused.problem, setting.places
+    found = None
+    if rule == "distance" and only is None and is_counting():
+        found = _count_compiled(setting, choice, boxes)
+    if found is None:
+        if rule == "tiles":
+            places = tuple(p if p.line == 1 else replace(p, line=1) for p in places)
+        found = count_traffic(_tree_of(setting, choice, boxes), places, rule, only=only)
     times: dict[str, Size] = {
         place.server: place.seconds(volumes)
         for place, volumes in zip(places, found.volumes, strict=True)
@@ -76,6 +79,29 @@ def price_boxes(
     }
     compute = arithmetic(problem, setting.microkernel, setting.rate, setting.frequency, found)
     return times | {"compute": compute}
+
+
+def _tree_of(setting: Setting, choice: Choice, boxes: Sequence[Box]) -> LoopTree:
+    """Return the loops of tilings."""
+    bands = list_bands(setting, choice)
+    given = setting.packed, setting.output, setting.kinds
+    return tree_of_bands(setting.fused.problem, bands, boxes, *given)
+
+
+def _count_compiled(setting: Setting, choice: Choice, boxes: Sequence[Box]) -> Traffic | None:
+    """Return what `count_traffic` does where compiled code counts it, without a tree; else None."""
+    form = _form_of(setting, choice)
+    steps = {i: [1, *(box[i] for box in boxes[:-1])] for i in setting.fused.problem.sizes}
+    counted = form and form.count(steps)
+    return counted and Traffic(*counted)
+
+
+@lru_cache(maxsize=64)
+def _form_of(setting: Setting, choice: Choice) -> Form | None:
+    """Return what all tilings with some loops have in common; None where Python counts them."""
+    boxes = [dict.fromkeys(setting.fused.problem.sizes, 1)] * (setting.levels + 2)
+    found = find_form(_tree_of(setting, choice, boxes), setting.places)
+    return found and found[0]
 
 
 def held_bytes(setting: Setting, box: Mapping[str, Size], level: int) -> list[Size]:

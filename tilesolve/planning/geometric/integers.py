@@ -375,15 +375,14 @@ def _chains_near(
         sizes = near[level].sizes(inner, extent) if own[level] else {inner}
         return sorted({_round_up(size, inner, least[level], extent) for size in sizes})
 
-    def grow(chain: Chain) -> Iterator[Chain]:
-        level = len(chain)
-        if level == depth:
-            yield chain
-            return
-        for size in list_sizes(level, chain[-1] if chain else unit):
-            yield from grow((*chain, size))
-
-    return list(dict.fromkeys(grow(())))
+    chains: list[Chain] = [()]
+    for level in range(depth):
+        chains = [
+            (*chain, size)
+            for chain in chains
+            for size in list_sizes(level, chain[-1] if chain else unit)
+        ]
+    return list(dict.fromkeys(chains))
 
 
 def _round_up(size: int, inner: int, least: int, extent: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, takewhile
 
 from tilesolve.constants.policy import TIE_WEIGHT
 from tilesolve.contractions.errors import SolverError
@@ -93,37 +93,51 @@ def formulate(
         The number of the cache whose time alone counts, and the arithmetic of the outermost; only
         its limits hold then, and the nearest one's that decides on calls. None for all.
     """
-    aliases = _aliases(setting, choice)
-    names = {s: a for s, a in aliases.items() if isinstance(a, str)}
-    boxes = _boxes(setting, aliases)
-    server = None if level is None else {setting.places[level].server}
-    times = price_boxes(setting, choice, boxes, "tiles", server)
+    named = _name_tiles(setting, tuple(first is not None for first in choice[:-1]))
+    boxes = named.boxes
     limited: Collection[int] = range(1, setting.levels + 1)
     if level == setting.levels:
         limited = sorted({1, level})
     elif level is not None:
         limited = [level]
-        del times["compute"]
-    free = set(names.values())
-    sizes = setting.fused.problem.sizes
-    variables = {
-        name_tile(level, index, setting.levels): (
-            float(setting.smallest(index, level)),
-            float(sizes[index]),
-        )
-        for level in range(1, setting.levels + 1)
-        for index in sizes
-        if name_tile(level, index, setting.levels) in free
-    }
     return Formulation(
-        variables=variables,
-        times={name: Signomial.of(amount) for name, amount in times.items()},
+        variables=named.variables,
+        times=_times(setting, choice, boxes, level),
         limits=_open_limits(_limits(setting, choice, boxes, limited, loose=loose)),
-        nested=tuple(_nested(setting, names)),
+        nested=named.nested,
         unit=setting.fused.problem.flops / setting.rate,
         weight=TIE_WEIGHT,
-        aliases=aliases,
+        aliases=named.aliases,
     )
+
+
+def _times(
+    setting: Setting, choice: Choice, boxes: Sequence[Box], level: int | None
+) -> dict[str, Signomial]:
+    """Return the times of a program: of all levels, or of one, and of arithmetic; see `formulate`.
+
+    What moves to a level depends on the loops around its tile. So choices that differ within that
+    share its time, if their tile there goes by the same name.
+    """
+    known, keys = _known_times(setting), dict[str, tuple[object, ...]]()
+    for at, place in enumerate(setting.places):
+        if level is None or level == at:
+            inner = max(0, at - 1) if at else setting.levels - 1  # calls are as many in any order
+            names = takewhile(lambda first: first is None, reversed(choice[:inner]))
+            keys[place.server] = at, len([*names]), choice[inner:]
+    if level is None or level == setting.levels:  # copies are those of the outermost tile
+        keys["compute"] = ("compute", *keys[setting.places[-1].server][1:])
+    if missing := [name for name, key in keys.items() if key not in known]:
+        found = price_boxes(setting, choice, boxes, "tiles", missing)
+        known |= {keys[name]: Signomial.of(found[name]) for name in missing}
+    return {name: known[key] for name, key in keys.items()}
+
+
+@lru_cache(maxsize=16)
+def _known_times(setting: Setting) -> dict[tuple[object, ...], Signomial]:
+    """Return the times of a setting's programs so far, to be added to."""
+    del setting
+    return {}
 
 
 def keeps_limits(setting: Setting, choice: Choice) -> bool:
@@ -135,7 +149,7 @@ def keeps_limits(setting: Setting, choice: Choice) -> bool:
     tiles = [{i: float(setting.smallest(i, at)) for i in spec.letters} for at in levels]
     boxes = list_boxes(setting, tiles)
     if not is_convex(spec):
-        boxes = _boxes(setting, _aliases(setting, choice))
+        boxes = _name_tiles(setting, (True,) * (setting.levels - 1)).boxes
     least = {
         name_tile(at, i, setting.levels): size
         for at, tile in zip(levels, tiles, strict=True)
@@ -184,32 +198,49 @@ def bounding(setting: Setting, level: int, first: str) -> Formulation:
     return replace(program, weight=0.0)
 
 
-def _aliases(setting: Setting, choice: Choice) -> dict[str, str | float]:
-    """Return what stands for each tile size and extent."""
+@dataclass(frozen=True, slots=True)
+class _Tiles:
+    """Tile sizes in symbols: what stands for each, boxes, and what is free within which bounds."""
+
+    aliases: Mapping[str, str | float]
+    boxes: Sequence[Box]
+    variables: Mapping[str, tuple[float, float]]
+    nested: tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=64)
+def _name_tiles(setting: Setting, owns: tuple[bool, ...]) -> _Tiles:
+    """Return the tile sizes of a choice in which some levels but the outermost have own tiles."""
     aliases: dict[str, str | float] = {}
-    reduced = setting.fused.reduced
-    for index, extent in setting.fused.problem.sizes.items():
+    variables: dict[str, tuple[float, float]] = {}
+    nested: list[tuple[str, str]] = []
+    sizes, levels = setting.fused.problem.sizes, range(1, setting.levels + 1)
+    for index, extent in sizes.items():
         symbols = [name_tile(level, index, setting.levels) for level in range(setting.levels + 2)]
-        for level in range(1, setting.levels + 1):
-            inherits = level > 1 and choice[level - 2] is None
+        for level in levels:
+            inherits = level > 1 and not owns[level - 2]
             own = symbols[level] if setting.smallest(index, level) < extent else float(extent)
             aliases[symbols[level]] = aliases[symbols[level - 1]] if inherits else own
         aliases[symbols[-1]] = float(extent)
-        aliases[symbols[0]] = 1.0 if index in reduced else float(setting.smallest(index))
-    return aliases
-
-
-def _boxes(setting: Setting, aliases: Mapping[str, str | float]) -> list[dict[str, Size]]:
-    """Return the boxes of all bands: sizes in symbols, but for those that are known."""
-    indices = setting.fused.problem.spec.letters
-    symbols = {name: Signomial.symbol(name) for name in aliases.values() if isinstance(name, str)}
-
-    def size(level: int, index: str) -> Size:
-        name = aliases[name_tile(level, index, setting.levels)]
-        return symbols[name] if isinstance(name, str) else name
-
-    tiles = [{i: size(level, i) for i in indices} for level in range(1, setting.levels + 1)]
-    return list_boxes(setting, tiles)
+        aliases[symbols[0]] = (
+            1.0 if index in setting.fused.reduced else float(setting.smallest(index))
+        )
+        found = (aliases[symbols[level]] for level in levels)
+        nested += pairwise(dict.fromkeys(name for name in found if isinstance(name, str)))
+    names = {name for name in aliases.values() if isinstance(name, str)}
+    for level in levels:
+        for index, extent in sizes.items():
+            if (name := name_tile(level, index, setting.levels)) in names:
+                variables[name] = float(setting.smallest(index, level)), float(extent)
+    tiles = [
+        {
+            i: Signomial.symbol(name) if isinstance(name, str) else name
+            for i in sizes
+            for name in [aliases[name_tile(level, i, setting.levels)]]
+        }
+        for level in levels
+    ]
+    return _Tiles(aliases, list_boxes(setting, tiles), variables, tuple(nested))
 
 
 def _limits(
@@ -274,11 +305,3 @@ def _sweep(setting: Setting, choice: Choice, level: int, first: str) -> str | No
         return next((i for i in setting.fused.reduced if sizes[i] > 1), None)
     running = [i for i in choice[level - 2] or "" if setting.smallest(i, level - 1) < sizes[i]]
     return next((i for i in running if i in kept), None)
-
-
-def _nested(setting: Setting, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of tile sizes that must not shrink from one level to the next."""
-    for index in setting.fused.problem.sizes:
-        own = [name_tile(level, index, setting.levels) for level in range(1, setting.levels + 1)]
-        distinct = list(dict.fromkeys(names[symbol] for symbol in own if symbol in names))
-        yield from pairwise(distinct)
