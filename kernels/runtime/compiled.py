@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -198,11 +198,18 @@ def address(function: Compiled) -> int:
     return load_functions(source.python.__module__).address(source.name)
 
 
-def is_ready(function: Compiled) -> bool:
+def is_ready(function: Compiled, after: Sequence[str] = ()) -> bool:
     """Return whether a function runs at once, for those who can do without it until then.
 
     If not, another process compiles its module. Where none can be had, or it has ended in vain, the
     first call does.
+
+    Parameters
+    ----------
+    function
+        The function.
+    after
+        Modules that are wanted sooner: that process compiles them first.
 
     Examples
     --------
@@ -215,8 +222,10 @@ def is_ready(function: Compiled) -> bool:
         return True
     with _lock:
         if module not in _makers and not _path_of(module).exists():
-            order = f"import os, {module}\nfrom {__name__} import load_functions\nos.nice(5)\n"
-            _makers[module] = start_maker(f"{order}load_functions({module!r})")
+            modules = (*after, module)
+            order = f"import os, {', '.join(modules)}\nfrom {__name__} import load_functions\n"
+            order += f"os.nice(5)\nfor module in {modules}:\n    load_functions(module)\n"
+            _makers[module] = start_maker(order)
         maker = _makers.get(module)
         return maker is None or maker.poll() is not None
 

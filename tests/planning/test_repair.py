@@ -15,10 +15,13 @@ from tilesolve.bench.cases import draw_problems
 from tilesolve.constants import policy
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
+from tilesolve.kernels.runtime.compiled import address
+from tilesolve.kernels.runtime.traffic_walk import count_tilings
 from tilesolve.machine.costs import Costs
 from tilesolve.machine.level import Level, Peak
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
+from tilesolve.model import traffic
 from tilesolve.model.access import touched_bytes
 from tilesolve.model.fused import fuse
 from tilesolve.model.level_view import LevelView
@@ -28,6 +31,7 @@ from tilesolve.model.pages import has_aliased_lines
 from tilesolve.model.price import compute_price, list_levels
 from tilesolve.model.score import score_price, score_times
 from tilesolve.planning import least_tiles, letter_boxes
+from tilesolve.planning.geometric import class_trees
 from tilesolve.planning.geometric.integers import (
     _families,
     repair,
@@ -493,8 +497,11 @@ def test_boxes_cover_lines_of_every_tensor():
         ("khw-c[2h+r][2w+s]-kcrs", "k=64 h=28 w=14 c=32 r=3 s=3"),
     ],
 )
-def test_tilings_take_the_same_time_together_as_alone(spec, sizes):
-    """Loops that run in others of the tilings priced at once change nothing in one."""
+def test_tilings_take_the_same_time_together_as_alone(spec, sizes, monkeypatch):
+    """Loops that run in others of the tilings priced at once change nothing in one.
+
+    Nor does it matter whether compiled code counts what moves, or Python.
+    """
     made = plan(Problem.of(spec, sizes), machine="i7-6700k", cache=False)
     setting, choice = made.setting, made.choice
     rng = np.random.default_rng(5)
@@ -522,8 +529,12 @@ def test_tilings_take_the_same_time_together_as_alone(spec, sizes):
         str(dict(zip(tilings[0], chains, strict=True)))
         for chains in product(*dict(options).values())
     )
+    assert address(count_tilings) > 0  # the code is there
     listed = times_of(setting, choice, each)
     np.testing.assert_allclose(times_of(setting, choice, combined), listed, rtol=1e-12)
+    monkeypatch.setattr(class_trees, "is_counting", lambda: False)
+    monkeypatch.setattr(traffic, "count_compiled", lambda *_: None)
+    assert (times_of(setting, choice, combined) == listed).all()
 
 
 def test_boxes_know_the_letters_that_tiles_cover():

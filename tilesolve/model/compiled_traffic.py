@@ -100,11 +100,11 @@ def find_form(
 
 
 def is_counting() -> bool:
-    """Return whether the compiled code is there."""
+    """Return whether the compiled code is there; if not, what runs plans is made before it."""
     from tilesolve.kernels.runtime import traffic_walk  # loads the compiler's binding
     from tilesolve.kernels.runtime.compiled import is_ready
 
-    return is_ready(traffic_walk.count_tilings)
+    return is_ready(traffic_walk.count_tilings, after=["tilesolve.kernels.runtime.macrokernel"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

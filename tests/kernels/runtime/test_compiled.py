@@ -26,9 +26,12 @@ from tilesolve.kernels.runtime.compiled import (
     as_pointer,
     compiled,
     invoke,
+    is_ready,
     result,
 )
 from tilesolve.kernels.sources import LAYOUT, checksum, list_sources
+
+runtime = sys.modules["tilesolve.kernels.runtime.compiled"]
 
 CHECK = "assert tilesolve.__path__ == [{path!r}], tilesolve.__path__\n"
 
@@ -146,6 +149,21 @@ def test_a_change_of_any_file_changes_the_layout(tmp_path):
         copy.write_text(text, "utf-8")
     assert LAYOUT in found
     assert len(found) == 1 + len(copies)
+
+
+def test_another_process_makes_what_is_wanted_sooner_first(monkeypatch, tmp_path):
+    orders, made = [], []
+    monkeypatch.setattr(runtime, "start_maker", orders.append)
+    monkeypatch.setattr(runtime, "_path_of", lambda module: tmp_path / module)
+    monkeypatch.setattr(runtime, "_loaded", {})
+    monkeypatch.setattr(runtime, "_makers", {})
+    sooner = "tilesolve.kernels.runtime.boxes"
+    assert is_ready(match_arrays, after=[sooner])  # there is no other process
+    monkeypatch.setattr(os, "nice", int)
+    monkeypatch.setattr(runtime, "load_functions", made.append)
+    [order] = orders
+    exec(order, {})
+    assert made == [sooner, "tilesolve.kernels.runtime.array_guard"]
 
 
 def test_code_at_an_address_gets_its_arguments_in_order_and_gives_back_an_integer():

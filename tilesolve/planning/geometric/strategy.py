@@ -14,6 +14,7 @@ from tilesolve.contractions.roles import Roles
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
+from tilesolve.model.compiled_traffic import is_counting
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.passes import with_passes
 from tilesolve.model.price import list_levels
@@ -55,6 +56,7 @@ class GeometricProgram:
         >>> [one.split for one in GeometricProgram().solutions(problem, machine, 2, Demand())]
         ['i', 'k']
         """
+        is_counting()  # what is missing is compiled elsewhere while programs are solved
         vector = choose_vector_letter(problem, machine)
         output: Output = "accumulate"
         if demand.overwrite:
