@@ -26,6 +26,7 @@ from tilesolve.kernels.programs.accesses import (
     to_bytes,
     walks_pixels,
 )
+from tilesolve.kernels.programs.byte_halves import emit_halves
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.looked_at import emit_looked_at
 from tilesolve.kernels.programs.points_in_step import stage_point
@@ -103,6 +104,8 @@ def _emit_point(emitter: Emitter, number: int, scope: Scope, *, non_temporal: bo
 
 def stage_value(emitter: Emitter, number: int, scope: Scope) -> ir.Value:
     """Emit what a stage without a reduction computes at a point, or at the lanes of a vector."""
+    if (halves := emit_halves(emitter, number, scope)) is not None:
+        return halves
     stage, point = emitter.stage(number), stage_point(emitter, number, scope)
     value = point.value(stage.term, emitter.dtypes[stage.name])
     return value if scope.lanes is None else point.lanes_of(value)

@@ -15,6 +15,7 @@ from tilesolve.kernels.ir import masking, vectors
 from tilesolve.kernels.ir.term_values import chains_formulas
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.bounds import count_trips, range_of
+from tilesolve.kernels.programs.byte_halves import computes_in_halves
 from tilesolve.kernels.programs.computing import emit_compute, emit_start, vector_lanes
 from tilesolve.kernels.programs.conditions import within
 from tilesolve.kernels.programs.emitter import Emitter
@@ -48,6 +49,14 @@ def stages_of(body: Sequence[Node]) -> Iterator[int]:
 def lanes_of(emitter: Emitter, loop: Loop) -> int:
     """Return how many points a vector loop computes at once."""
     return vector_lanes(emitter.skeleton, list(stages_of(loop.body)), emitter.bits, loop.name)
+
+
+def _count_vectors(emitter: Emitter, loop: Loop) -> int:
+    """Return how many vectors of the widest numbers a vector loop computes at once."""
+    stages = [emitter.stage(one) for one in stages_of(loop.body)]
+    if any(chains_formulas(one.term) for one in stages):
+        return tuning.CHAINED_VECTORS
+    return 1 + all(computes_in_halves(one, emitter.dtypes, loop.name) for one in stages)
 
 
 def keep_positions(emitter: Emitter, loop: Loop, scope: Scope) -> None:
@@ -105,9 +114,7 @@ def emit_vector_loop(
     high = emit_extreme(builder, loop.high, scope, "<")
     past_caches = find_past_caches(emitter, loop)
     if past_caches is None:
-        stages = map(emitter.stage, stages_of(loop.body))
-        if not block and any(chains_formulas(one.term) for one in stages):
-            lanes *= tuning.CHAINED_VECTORS
+        lanes *= 1 if block else _count_vectors(emitter, loop)
         if trips.exact:
             lanes = min(lanes, 1 << max(trips.most - 1, 0).bit_length())
     rows = None

@@ -15,10 +15,11 @@ from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.kernels.programs.program import Loop
 from tilesolve.machine.model import Machine
-from tilesolve.nests.loop_choice import choose_rows
+from tilesolve.nests.loop_choice import choose_loops, choose_rows, price_loops
 from tilesolve.nests.plan import NestPlan, nest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.shapes import plain_tree, rows_tree
+from tilesolve.nests.solutions import LoopSolution
 from tilesolve.nests.solved import SolvedNest
 
 STEPS = st.integers(0, 2)
@@ -84,6 +85,20 @@ def test_rows_are_together_where_they_read_the_same():
     assert not walks_rows(nest("o[y,x] = A[y,x+1] - A[y+2,x]", sizes))
     assert not walks_rows(nest("o[y,x] = A[y,x] + A[y,x+1]", sizes))
     assert not walks_rows(nest("o[y,x] = A[y,x] + A[y+1,x]", {"y": 2, "x": 100}))
+
+
+@pytest.mark.parametrize("columns", [2048, 2051])
+@pytest.mark.parametrize("side", [(0, 1), (0, 1, 2)])
+def test_the_price_decides_on_rows_together_past_the_caches(side, columns):
+    """No other loops of a stencil in memory are predicted to take less."""
+    text = f"o[y,x] = {' + '.join(f'A[y+{i},x+{j}]' for i in side for j in side)}"
+    computation = bind_stages(parse_stages(text), {"y": 1500, "x": columns}, "float32")
+    request = NestRequest(computation, Machine.load("i7-6700k"), start="cold")
+    found = choose_loops(request).score
+    trees = [plain_tree(request, streamed=one) for one in (False, True)]
+    trees += [rows_tree(request, "y", 4, streamed=one) for one in (False, True)]
+    for tree in trees:
+        assert found <= LoopSolution(request, "", price_loops(request, tree), tree).score
 
 
 @examples(8, 40)

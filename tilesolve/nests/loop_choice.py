@@ -83,15 +83,16 @@ def choose_loops(request: NestRequest) -> LoopSolution:
     kind, thesis = tile_class(request.statement), request.mode == "thesis"
     reason, streamed = _untiled_reason(request, kind), _streams(request, kind)
     tiled = [] if reason else list(STRATEGIES[kind](request, streamed))
-    untiled = LoopCandidate(_untiled_tree(request, streamed), reason or "no tile fits the caches")
-    found = tiled or [untiled]
+    why = reason or "no tile fits the caches"
+    untiled = [LoopCandidate(one, why) for one in _untiled_trees(request, streamed)]
+    found = tiled or untiled
     priced = [(price_loops(request, one.tree), one) for one in found[: 1 if thesis else None]]
     best = min(priced, key=score)
     if best[1].tree.output == "stream" and not thesis:
         cached = replace(best[1], tree=replace(best[1].tree, output="store"))
         best = min((price_loops(request, cached.tree), cached), best, key=score)
     if tiled and kind is NestClass.TEMPORAL and request.mode == "default":
-        others = [replace(untiled, why="tiles would cost more than they save")]
+        others = [replace(one, why="tiles would cost more than they save") for one in untiled]
         for count in (FOLLOWED_ROWS, 1) if _keeps_sums(request) else (FOLLOWED_ROWS,):
             if rows := followed_tree(request, count):
                 others.append(LoopCandidate(rows, "few rows of a sum are read at once"))
@@ -207,18 +208,23 @@ def choose_rows(request: NestRequest, count: int) -> LoopSolution | None:
     return min(found, key=lambda one: one.score)
 
 
-def _untiled_tree(request: NestRequest, streamed: bool) -> LoopTree:
-    """Return the loops of a statement without tiles, as good as they get."""
+def _untiled_trees(request: NestRequest, streamed: bool) -> Iterator[LoopTree]:
+    """Yield the loops of a statement without tiles, as good as they get."""
     stage = request.statement
     sums = stage.reduction is not None and request.computation.points(stage)
     if sums and request.mode not in ("thesis", "plain"):
-        return untiled_tree(request) if stage.output else single_tree(request)
+        yield untiled_tree(request) if stage.output else single_tree(request)
+        return
     if request.mode == "default" and (block := choose_block(request)):
-        return windows_tree(request, block)
-    row = find_shared_row(request) if request.mode == "default" and not streamed else None
-    if row is None:
-        return plain_tree(request, streamed=streamed)
-    return rows_tree(request, row, NEST_SHARED_ROWS)
+        yield windows_tree(request, block)
+        return
+    row = find_shared_row(request) if request.mode == "default" else None
+    if row is None or streamed:
+        yield plain_tree(request, streamed=streamed)
+    if row is not None:
+        yield rows_tree(request, row, NEST_SHARED_ROWS)
+        if streamed and has_whole_lines(request.computation.output, request.machine.levels[0].line):
+            yield rows_tree(request, row, NEST_SHARED_ROWS, streamed=True)
 
 
 def _keeps_sums(request: NestRequest) -> bool:
