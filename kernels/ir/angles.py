@@ -1,10 +1,10 @@
 """Sines, cosines, tangents and angles in LLVM IR, on numbers and on vectors.
 
-All compute in double precision. An angle is so many quarter turns and a rest, by a half of one at
-most, with more digits than a double has: the quarter turn is split so that its multiples are exact
-(Cody and Waite 1980), and beyond these, multiples of four quarters are left out of the product
-with its inverse (Payne and Hanek 1983). The series are those of Sun's fdlibm and of Moshier's
-Cephes.
+Tangents of single angles, and sines and cosines of large ones, are computed in double precision.
+An angle is so many quarter turns and a rest, by a half of one at most, with more digits than a
+double has: the quarter turn is split so that its multiples are exact (Cody and Waite 1980), and
+beyond these, multiples of four quarters are left out of the product with its inverse (Payne and
+Hanek 1983). The series are those of Sun's fdlibm and of Moshier's Cephes.
 """
 
 from __future__ import annotations
@@ -49,6 +49,11 @@ _ENTRIES = 61
 _SMALL = 2.0**-27
 """Below it a number is its sine and its tangent."""
 
+_SINGLE_BITS, _SINGLE_FAR, _SINGLE_SMALL = (11, 23, 35), 2.0**12, 2.0**-12
+"""The same of single precision, from where on doubles are used, and where a number is its sine."""
+
+_SINGLE_SINES = [-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4]
+_SINGLE_COSINES = [4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5]
 _SINES = [
     -1.66666666666666324348e-01,
     8.33333333332248946124e-03,
@@ -80,21 +85,19 @@ _ARC_DIVISORS = [
     2.485846490142306297962e1,
     1.0,
 ]
-_ARC_END = 0.66
+_SINGLE_ARCS = [-3.33329491539e-1, 1.99777106478e-1, -1.38776856032e-1, 8.05374449538e-2]
+_ARC_END, _SINGLE_ARC_END = 0.66, 0.414
 """Ratios beyond it are turned back by an eighth of a turn."""
 
 
 def sine(x: Real) -> Real:
     """Return the sine of an angle."""
-    quarters, sines, cosines, wide = _take_sides(x)
-    found = _of_quarter(quarters, 0, sines, cosines)
-    return wide.choose(abs(wide) < _SMALL, wide, found).cast(x.element)
+    return _sine_after(x, 0)
 
 
 def cosine(x: Real) -> Real:
     """Return the cosine of an angle."""
-    quarters, sines, cosines, _ = _take_sides(x)
-    return _of_quarter(quarters, 1, sines, cosines).cast(x.element)
+    return _sine_after(x, 1)
 
 
 def tangent(x: Real) -> Real:
@@ -107,30 +110,34 @@ def tangent(x: Real) -> Real:
 
 def arctan2(y: Real, x: Real) -> Real:
     """Return the angle of a point with the coordinates x and y, from -pi to pi."""
-    kind, y, x = x.element, y.cast(ir.DoubleType()), x.cast(ir.DoubleType())
-    builder, sizes = x.builder, (abs(y), abs(x))
+    builder, sizes, form = x.builder, (abs(y), abs(x)), format_of(x.value.type)
+    single = x.element == ir.FloatType()
     steep = sizes[0] > sizes[1]
     most, least = x.choose(steep, *sizes), x.choose(steep, *reversed(sizes))
-    huge = most > 2.0**1000
-    most, least = (one.choose(huge, one * 2.0**-60, one) for one in (most, least))
-    ratio = x.choose(most.equals(0), 0, least / most)
-    ratio = x.choose(least.equals(inf), 1, ratio)
-    far = ratio > _ARC_END
-    turned = x.choose(least.equals(inf), 0, (least - most) / (least + most))
-    ratio = x.choose(far, turned, ratio)
+    limit = 2.0 ** (form.bias - form.fraction)
+    huge, tiny = most > limit, most < 1 / limit
+    unit = most.choose(huge, 2.0**-60, most.choose(tiny, 2.0**60, 1))
+    most, least = most * unit, least * unit
+    endless = least.equals(inf)
+    far = builder.or_(endless, least > most * (_SINGLE_ARC_END if single else _ARC_END))
+    ratio = x.choose(far, least - most, least) / x.choose(far, least + most, most)
+    ratio = x.choose(builder.or_(endless, most.equals(0)), 0, ratio)
     square = ratio * ratio
-    share = square * polynomial(_ARCS, square) / polynomial(_ARC_DIVISORS, square)
+    if single:
+        share = square * polynomial(_SINGLE_ARCS, square)
+    else:
+        share = square * polynomial(_ARCS, square) / polynomial(_ARC_DIVISORS, square)
     arc = ratio + ratio * share
     eighths = x.choose(far, 1, 0)
-    bits = builder.bitcast(x.value, retype(x.value.type, INT64))
+    bits = builder.bitcast(x.value, retype(x.value.type, ir.IntType(form.bits)))
     negative = builder.icmp_signed("<", bits, constant(bits.type, 0))
     for turns, back in ((2, steep), (4, negative)):
         eighths = x.choose(back, turns - eighths, eighths)
         arc = x.choose(back, -arc, arc)
-    high, low = split_constant(_pi() / 4, (48,))
+    high, low = split_constant(_pi() / 4, (form.fraction - 4,))
     found = (eighths * high + (arc + eighths * low)).call("copysign", y)
     unknown = builder.fcmp_unordered("uno", x.value, y.value)
-    return x.choose(unknown, x + y, found).cast(kind)
+    return x.choose(unknown, x + y, found)
 
 
 def hypotenuse(x: Real, y: Real) -> Real:
@@ -148,6 +155,37 @@ def hypotenuse(x: Real, y: Real) -> Real:
         found = (first * first + second * second).call("sqrt") * back
     endless = x.builder.or_(abs(x).equals(inf), abs(y).equals(inf))
     return found.choose(endless, inf, found)
+
+
+def _sine_after(x: Real, shift: int) -> Real:
+    """Return the sine of an angle and so many quarter turns, none or one."""
+    if x.element == ir.FloatType():
+        return _single_sine_after(x, shift)
+    quarters, sines, cosines, _ = _take_sides(x)
+    found = _of_quarter(quarters, shift, sines, cosines)
+    return found if shift else x.choose(abs(x) < _SMALL, x, found)
+
+
+def _single_sine_after(x: Real, shift: int) -> Real:
+    """Return the same in single precision; of large angles it is computed in double precision."""
+    builder, rounder = x.builder, format_of(x.value.type).rounder
+    turned = x * (2 / pi) + rounder
+    turns, rest = turned - rounder, x
+    for part in split_constant(_pi() / 2, _SINGLE_BITS):
+        rest = rest - turns * part
+    z = rest * rest
+    sines = rest + rest * z * polynomial(_SINGLE_SINES, z)
+    cosines = 1 - (0.5 * z - z * z * polynomial(_SINGLE_COSINES, z))
+    quarters = builder.bitcast(turned.value, retype(x.value.type, ir.IntType(32)))
+    found = _of_quarter(quarters, shift, sines, cosines)
+    found = found if shift else x.choose(abs(x) < _SINGLE_SMALL, x, found)
+    far = builder.not_(abs(x) < _SINGLE_FAR)
+
+    def emit_far() -> list[ir.Value]:
+        wide = _sine_after(x.cast(ir.DoubleType()), shift).cast(x.element)
+        return [x.choose(far, wide, found).value]
+
+    return x.of(_where_some(builder, far, [found.value], emit_far)[0])
 
 
 def _take_sides(x: Real) -> tuple[ir.Value, Real, Real, Real]:
@@ -192,7 +230,6 @@ def _reduce(x: Real) -> tuple[ir.Value, Doubled]:
     rest = ordered_sum(after.high, (near.low + after.low) - turns * last)
     quarters = builder.bitcast(turned.value, retype(x.value.type, INT64))
     far = builder.not_(abs(x) < _FAR)
-    some = far if not isinstance(far.type, ir.VectorType) else reduce(builder, "or", far)
 
     def reduce_far() -> list[ir.Value]:
         found, others = _reduce_far(single)
@@ -200,7 +237,7 @@ def _reduce(x: Real) -> tuple[ir.Value, Doubled]:
         return [builder.select(far, *pair) for pair in zip(large, usual, strict=True)]
 
     usual = [quarters, rest.high.value, rest.low.value]
-    quarters, high, low = _where_some(builder, some, usual, reduce_far)
+    quarters, high, low = _where_some(builder, far, usual, reduce_far)
     return quarters, Doubled(single.of(high), single.of(low))
 
 
@@ -210,7 +247,8 @@ def _where_some(
     values: list[ir.Value],
     emit: Callable[[], list[ir.Value]],
 ) -> list[ir.Value]:
-    """Return what code gives that runs where a bit is set, and values elsewhere."""
+    """Return what code gives that runs where a bit is set, in any lane, and values elsewhere."""
+    some = reduce(builder, "or", some) if isinstance(some.type, ir.VectorType) else some
     before, inside, after = (builder.block, *map(builder.append_basic_block, ("far", "near")))
     builder.cbranch(some, inside, after)
     builder.position_at_end(inside)

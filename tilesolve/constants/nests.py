@@ -50,7 +50,7 @@ NEST_LOOPS_GAIN = 1.05
 plans cost is measured."""
 
 NEST_OPERATIONS = {
-    **{"true_divide": 12, "divide_by_number": 6, "pick_bytes": 10, "sqrt": 26, "hypot": 50},
+    **{"true_divide": 12, "divide_by_number": 6, "pick_bytes": 10, "sqrt": 26, "hypot": 30},
     **{"exp": 40, "exp2": 35, "tanh": 50, "sigmoid": 60, "silu": 60, "gelu_tanh": 90, "gelu": 230},
     **{"log": 60, "log2": 70, "log10": 70, "log1p": 80},
     **{"sin": 80, "cos": 80, "tan": 100, "arctan2": 80, "power": 500},
@@ -61,8 +61,12 @@ NEST_OPERATIONS = {
 Extremes are those of floating-point numbers, which keep what is no number. Numbers that are divided
 by have reciprocals to multiply by, and bytes are picked out of a table in registers."""
 
-NEST_SINGLE_OPERATIONS = {"tanh": 35, "sigmoid": 34, "silu": 44, "gelu_tanh": 58, "gelu": 38}
-"""The same of float32, where it is much less."""
+NEST_SINGLE_OPERATIONS = {
+    **{"tanh": 35, "sigmoid": 34, "silu": 44, "gelu_tanh": 58, "gelu": 38, "sqrt": 19, "hypot": 60},
+    **{"exp": 28, "exp2": 25, "log": 51, "log10": 60, "log1p": 68, "power": 355},
+    **{"sin": 40, "cos": 40, "arctan2": 58},
+}
+"""The same of float32, where it is another number."""
 
 NEST_WHOLE_UPDATE_SHARE = 0.6
 """Of the time of an update that is left where it is of a whole number."""
