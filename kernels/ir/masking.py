@@ -144,8 +144,13 @@ def _hide(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
     as wide as they were before (llvm/llvm-project#179489).
     """
     bits = ir.IntType(mask.type.count)
-    number = vectors.hide_origin(builder, builder.zext(builder.bitcast(mask, bits), INT64))
-    return builder.bitcast(builder.trunc(number, bits), mask.type)
+    number = builder.bitcast(mask, bits)
+    if bits.width <= INT64.width:
+        known = vectors.hide_origin(builder, builder.zext(number, INT64))
+        return builder.bitcast(builder.trunc(known, bits), mask.type)
+    first = vectors.hide_origin(builder, builder.trunc(number, INT64))  # others may be known
+    others = builder.and_(number, ir.Constant(bits, -(1 << INT64.width)))
+    return builder.bitcast(builder.or_(others, builder.zext(first, bits)), mask.type)
 
 
 def _call_masked(

@@ -3,12 +3,14 @@
 import copy
 import pickle
 from collections import namedtuple
+from inspect import signature
 
 import numpy as np
 import pytest
 
 import tilesolve
 from tilesolve.contractions.errors import DtypeError, SizeError, TraceError
+from tilesolve.pipelines.tracing import trace_function
 
 A = np.random.default_rng(0).standard_normal((6, 9))
 KERNELS = (np.ones(3), np.arange(3.0))
@@ -116,13 +118,17 @@ def test_copies_are_arrays_of_their_own(take):
     ("function", "error", "says"),
     [
         (lambda a: np.sum(a, 1, out=KERNELS[0]), TraceError, "none of its own"),
-        (lambda a: np.sum(a, axis=(0, 0)), SizeError, "one twice"),
-        (lambda a: np.swapaxes(a, 0, 5), SizeError, "no axis 5"),
+        (lambda a: np.sum(a, axis=(0, 0)), SizeError, "duplicate value in 'axis'"),
+        (lambda a: np.swapaxes(a, 0, 5), SizeError, "axis 5 is out of bounds"),
         (lambda a: a[[0, 1], [0, 1, 2]], SizeError, "do not fit together"),
-        (lambda a: np.einsum("ij->k", a), SizeError, "each letter once"),
-        (lambda a: np.diff(a, n=-1), SizeError, "-1 differences"),
-        (lambda a: np.tile(a, -1), SizeError, "repeated"),
-        (lambda a: np.lib.stride_tricks.sliding_window_view(a, 10, 1), SizeError, "windows"),
+        (lambda a: np.einsum("ij->k", a), SizeError, "output subscript 'k' which never"),
+        (lambda a: np.diff(a, n=-1), SizeError, "order must be non-negative but got -1"),
+        (lambda a: np.tile(a, -1), SizeError, "negative dimensions"),
+        (
+            lambda a: np.lib.stride_tricks.sliding_window_view(a, 10, 1),
+            SizeError,
+            "window shape cannot be larger",
+        ),
         (lambda a: (a > 0) - (a > 1), DtypeError, "boolean subtract"),
     ],
 )
@@ -193,3 +199,47 @@ def test_pickles_and_copies():
     alone = tilesolve.pipeline(agree, threads=1)
     again = pickle.loads(pickle.dumps(alone))
     assert again.function is agree
+
+
+BIG = np.broadcast_to(np.zeros(()), (20_000, 30_000))
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "says"),
+    [
+        (lambda a: np.sum(a, axis="x"), TraceError, "'str' object"),
+        (lambda a: a.sum(axis=2), SizeError, "axis 2 is out of bounds"),
+        (lambda a: np.take(a, [20_000], 0), SizeError, "index 20000 is out of bounds"),
+        (lambda a: a.reshape(7, -1), SizeError, "cannot reshape"),
+        (lambda a: np.split(a, 7), SizeError, "equal division"),
+        (lambda a: np.matmul(a, a), SizeError, "mismatch"),
+        (lambda a: np.mean(a, 0, out=a), SizeError, "dimensions|non-broadcastable"),
+        (lambda a: a.__setitem__(slice(9), a[:8]), SizeError, "could not broadcast"),
+    ],
+)
+def test_calls_on_large_arrays_are_refused(function, error, says):
+    """NumPy is asked about them, too."""
+    with pytest.raises(error, match=f"{says}.*test_calls_of_numpy.py:"):
+        trace_function(function, signature(function).bind(BIG))
+
+
+LARGE = [
+    (lambda a: (a.sum(axis=(0, -1)), a.argmax(1), a.mean(0)), [(), (20_000,), (30_000,)]),
+    (lambda a: (np.take(a, [19_999, -20_000], 0), a[[-30_000 // 2]]), [(2, 30_000), (1, 30_000)]),
+    (
+        lambda a: (a.reshape(30_000, -1), *np.split(a, 2, 1)),
+        [(30_000, 20_000), *[(20_000, 15_000)] * 2],
+    ),
+    (lambda a: (a @ a.T, np.einsum("ij,kj->ki", a, a)), [(20_000, 20_000)] * 2),
+    (lambda a: (np.dot(a[0], a[1]), np.outer(a[0], a[:, 1])), [(), (30_000, 20_000)]),
+    (lambda a: np.concatenate([a, a[:, :70]], 1), [(20_000, 30_070)]),
+    (lambda a: (np.diff(a, n=3), np.roll(a, 5_000, 0)), [(20_000, 29_997), (20_000, 30_000)]),
+    (lambda a: np.pad(a, ((0, 9), (5, 6)), "wrap"), [(20_009, 30_011)]),
+]
+
+
+@pytest.mark.parametrize(("function", "shapes"), LARGE)
+def test_calls_on_large_arrays(function, shapes):
+    """They have shapes of their own: fewer elements that NumPy is asked about do not show."""
+    found = trace_function(function, signature(function).bind(BIG))
+    assert [one.shape for one in found.results] == shapes

@@ -13,7 +13,7 @@ from turns import examples
 
 import tilesolve
 from tilesolve.bench.pipelines import CASES
-from tilesolve.contractions.errors import TilesolveError
+from tilesolve.contractions.errors import SizeError, TilesolveError, TraceError
 
 
 def check(function, arrays):
@@ -33,6 +33,7 @@ def check(function, arrays):
     expected = wanted if isinstance(found, tuple) else [wanted]
     for one, other in zip([*results, *given], [*expected, *theirs], strict=True):
         assert (one.dtype, np.shape(one)) == (other.dtype, np.shape(other))
+        assert type(one) is type(other)  # a number, or an array without axes
         if other.dtype.kind in "fc":
             tolerance = 1e-4 if other.dtype in ("float32", "complex64") else 1e-9
             assert np.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
@@ -101,6 +102,149 @@ def test_results_without_axes():
     """Sums of all elements are numbers of NumPy's, and so are elements."""
     check(lambda a: (a.sum(), a[1, 2], a.max() - a.mean()), [np.arange(12.0).reshape(3, 4)])
     check(lambda a, b: a * b, [np.arange(3.0), np.array(2.0)])
+
+
+def test_numbers_are_no_views():
+    """What is written to their array, or to an array of theirs, does not reach them."""
+
+    def element(a):
+        first = a[0]
+        a[0] = 5
+        return a + first
+
+    def views(a):
+        total = a.sum()
+        one, same, alone = total[None], total[...], total.reshape(1)
+        one[...] = 3
+        same += 1
+        alone[0] = -1
+        return total, one, same, alone, total.T, total[()], total.copy(), np.copy(total)
+
+    def arrays(a):
+        inner, chosen = a[0, ...], np.where(a[1] > 0, a[0], a[2])
+        a[0] = 7
+        chosen += 1
+        return inner, chosen, inner + chosen, np.zeros(()), a.max(out=np.zeros(()))
+
+    for function in (element, views, arrays):
+        check(function, [np.arange(4.0)])
+
+
+def test_rows_at_a_number_are_views():
+    """They are NumPy's where they are read before their array is written, else refused."""
+
+    def before(a, i):
+        row = a[i[0]] * 2
+        a[...] = 1
+        return row, a[i[0, ...]]
+
+    def late(a, i):
+        row = a[i[0]]
+        a[...] = 1
+        return row
+
+    def written(a, i):
+        row = a[i[0]]
+        row[...] = 1
+
+    given = [np.arange(6.0).reshape(2, 3), np.array([1, 0])]
+    check(before, given)
+    for function in (late, written):
+        with pytest.raises(TraceError, match=r"read alone|written to since"):
+            tilesolve.pipeline(function)(*given)
+
+
+@pytest.mark.parametrize("number", [-1, -300, 256, 2**31, 2**63, 2**64])
+def test_comparisons_with_numbers_that_no_element_is(number):
+    """A number that does not fit a dtype is larger, or smaller, than all of its values."""
+    for dtype in ("int8", "uint8", "int64", "uint64"):
+        array = np.array([0, np.iinfo(dtype).max, np.iinfo(dtype).min], dtype)
+        check(lambda a: (a > number, a <= number, number == a, a != number), [array])
+
+
+def test_sums_of_no_elements():
+    """An axis of a number that is cut to nothing is summed to nothing."""
+    check(lambda a: (a[None][:0].sum(), a[None][:0].prod(0), a[None][:0].any()), [np.array(3.0)])
+    check(lambda a, b: np.einsum("i,j->i", a, b.repeat(0)), [np.arange(3), np.array(2)])
+
+
+def test_results_that_all_rows_read():
+    """Threads divide rows that a result has not."""
+    rng = np.random.default_rng(0)
+    one, all_rows = rng.random((1, 65)), rng.random((33, 65))
+
+    def function(a, b):
+        row = a + 1
+        return row >= b, row
+
+    found = tilesolve.pipeline(function, threads=2, cache=False)(one, all_rows)
+    for mine, theirs in zip(found, function(one, all_rows), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_bytes_beside_wide_numbers():
+    """Vectors of bytes have as many lanes as there are of what they are made of."""
+
+    def function(a, b):
+        none = np.zeros_like(b)
+        products = np.angle(none).cumprod(dtype="float32")
+        return a <= none, np.concatenate([products, products])
+
+    rng = np.random.default_rng(1)
+    given = [rng.integers(0, 9, (9, 2, 32)).astype(x) for x in ("uint16", "uint64")]
+    check(function, [given[0], given[1][:, :1]])
+
+
+POWERS = [
+    lambda a, b: ((a**b), a + 1)[1],
+    lambda a, b: (a**b)[2:],
+    lambda a, b: (a**b)[:2] + (a**b)[1:],
+    lambda a, b: ((a**b).sum(), a)[1],
+    lambda a, b: (np.pad(a**b, 1)[:2], a[b].__setitem__(0, 0))[0],
+]
+POSITIONS = [
+    lambda a, b: (a[b], a + 1)[1],
+    lambda a, b: np.take(a, b)[:1],
+    lambda a, b: np.repeat(np.take(a, b), 2).reshape(3, 2),
+    lambda a, b: (a[b[1]], a)[1],
+]
+
+
+@pytest.mark.parametrize("function", [*POWERS, *POSITIONS])
+def test_values_are_checked_that_no_result_needs(function):
+    """NumPy computes them, too, and refuses powers below 0, and positions outside."""
+    array = np.array([2, 3, 4])
+    check(function, [array, np.array([2, 0, 1])])
+    bad = np.array([0, -1, 2]) if function in POWERS else np.array([0, 7, 2])
+    check(function, [array, bad])
+
+
+def test_values_are_checked_that_are_written_over():
+    """So are those that another value takes the place of."""
+
+    def function(a, b):
+        power = a**b
+        power[1:] = 0
+        return power
+
+    for exponents in ([1, 0, 2], [1, -2, 0]):
+        check(function, [np.array([2, 3, 4]), np.array(exponents)])
+
+
+def test_steps_check_values():
+    """What is computed to be checked alone is no grid of a step."""
+
+    @tilesolve.pipeline
+    def step(a, b):
+        a[b]
+        return a + 1
+
+    array = np.arange(3)
+    assert np.array_equal(step(array, array, steps=3), array + 3)
+    assert np.array_equal(step(array, array, out=np.empty(3, int)), array + 1)
+    assert step.bind(array, array, out=np.empty(3, int)) is None
+    with pytest.raises(SizeError, match="position 3"):
+        step(array, array + 1, steps=2)
 
 
 def test_not_a_number_stays():

@@ -22,7 +22,10 @@ GROUP_SHORT_EXTENT = 4
 """Extent up to which a letter of a stage of a group is written out within each vector: channels."""
 
 ASKED_ELEMENTS = 2**16
-"""Elements up to which NumPy is asked about a call while a function is traced."""
+"""Elements up to which NumPy is asked about a call, while a function is traced, as it is."""
+
+ASKED_EXTENT = 5
+"""Elements along an axis of arrays that stand for larger ones where NumPy is asked, about."""
 
 NEST_CONTRACTION_FLOPS = 2**22
 """Operations from which on a statement that is a contraction is left to a plan."""

@@ -28,7 +28,7 @@ from tilesolve.pipelines.plan import PipelinePlan
 from tilesolve.pipelines.repeats import Repeat, repeat_recent
 from tilesolve.pipelines.stages import leave_borders, make_computation
 from tilesolve.pipelines.statements import read_statements
-from tilesolve.pipelines.tracing import Result, Trace, describe, map_arrays, trace_function
+from tilesolve.pipelines.tracing import Trace, describe, map_arrays, trace_function
 from tilesolve.system.checks import check_threads
 from tilesolve.system.loading import load_module
 
@@ -44,32 +44,32 @@ class _Planned:
     ----------
     plan
         Of all that differ.
-    results
-        All, in order: those that are the same have one name.
+    trace
+        Its results: those that are the same have one name.
     begins
         By result, the arrays whose elements they have before, where these are not computed.
     """
 
     plan: PipelinePlan
-    results: tuple[Result, ...]
+    trace: Trace
     begins: Mapping[str, str]
 
     def run(self, arrays: Mapping[str, Array], targets: Sequence[Array | None]) -> list[Any]:
         """Return the results, given all arrays by name; some go to arrays that are given."""
         outs: dict[str, Array] = {}
-        for result, target in zip(self.results, targets, strict=True):
+        names, results = self.trace.computed, self.trace.results
+        for result, target in zip(results, targets, strict=True):
             if target is not None:
                 outs.setdefault(result.name, target if target.ndim else target.reshape(1))
-        names = dict.fromkeys(one.name for one in self.results)
         if outs:
-            for one in self.results:
+            for one in (*results, *self.trace.checked):
                 outs.setdefault(one.name, np.empty(one.shape or (1,), one.dtype))
         wanted: Any = tuple(outs[name] for name in names) if outs else None
         if len(names) == 1 and wanted:
             (wanted,) = wanted
         found: Any = self.plan(*(arrays[name] for name in self.plan.inputs), out=wanted)
         made = dict(zip(names, found if len(names) > 1 else (found,), strict=True))
-        return [made[one.name] if one.shape else made[one.name][0] for one in self.results]
+        return [made[x.name][0] if x.is_number else made[x.name] for x in results]
 
 
 @dataclass(slots=True, eq=False)
@@ -87,14 +87,13 @@ class _Traced:
     def planned(self, *, step: bool = False) -> _Planned:
         """Return what computes the results; in steps, arrays have what they begin with."""
         if step not in self.plans:
-            results = self.trace.results
-            names = list(dict.fromkeys(one.name for one in results))
-            computation, begins = make_computation(self.trace.graph, names), dict[str, str]()
+            trace, names = self.trace, self.trace.computed
+            computation, begins = make_computation(trace.graph, names), dict[str, str]()
             outputs = dict(zip(computation.outputs, names, strict=True))
             if step:
                 computation, begins = leave_borders(computation)
             begins = {outputs[name]: base for name, base in begins.items()}
-            self.plans[step] = _Planned(self.planner(computation), results, begins)
+            self.plans[step] = _Planned(self.planner(computation), trace, begins)
         return self.plans[step]
 
 
@@ -195,8 +194,7 @@ class PipelineFunction:
         found, _ = self._trace(given, named)
         if not asked:
             return found.planned().plan
-        names = list(dict.fromkeys(one.name for one in found.trace.results))
-        computation = make_computation(found.trace.graph, names)
+        computation = make_computation(found.trace.graph, found.trace.computed)
         words = asked.get("machine"), asked.get("fusion"), asked.get("mode", "default")
         plan = _plan_on_device(computation, *words)
         if plan is None:
@@ -221,8 +219,8 @@ class PipelineFunction:
         found, arrays = self._trace(given, {})
         targets = _targets(found.trace, out)
         planned = found.planned()
-        names = {one.name for one in planned.results if one.shape and one.argument is None}
-        if len(names) < len(planned.results):
+        names = {one.name for one in found.trace.results if one.shape and one.argument is None}
+        if len(names) < len(found.trace.results) or found.trace.checked:
             return None
         outs = tuple(one for one in targets if one is not None)
         held = [arrays[name] for name in planned.plan.inputs]
@@ -235,11 +233,11 @@ class PipelineFunction:
         """
         found, arrays = self._trace(given, {})
         planned = found.planned()
-        names = [one.name for one in planned.results]
+        names = [one.name for one in found.trace.results]
         alone = len(set(names)) == len(names) == len(outs)
-        if not alone or any(one.argument or not one.shape for one in planned.results):
+        if not alone or any(one.argument or not one.shape for one in found.trace.results):
             return False
-        if planned.plan.params:
+        if planned.plan.params or found.trace.checked:
             return False
         inputs = [arrays[name] for name in planned.plan.inputs]
         target = outs[0] if len(outs) == 1 else tuple(outs)
@@ -303,7 +301,7 @@ def _run_steps(found: _Traced, arrays: Mapping[str, Array], steps: int) -> list[
     later = {grid: np.empty_like(array) for grid, array in now.items()}
     for step in range(steps):
         held = {**arrays, **now}
-        for grid, result in zip(grids, planned.results, strict=True):
+        for grid, result in zip(grids, found.trace.results, strict=True):
             # What is not written is as it was in the first steps.
             base = planned.begins.get(result.name)
             if base is not None and (step < 2 or base != grid):

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tilesolve.contractions.errors import SizeError, TraceError
+from tilesolve.contractions.errors import TraceError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.operations import SEARCHES, reduced_dtype
+from tilesolve.contractions.statements.operations import SEARCHES, identity, reduced_dtype
 from tilesolve.contractions.statements.scans import SCANS, Scan
 from tilesolve.contractions.statements.terms import Choose, Position, Read, Reduce, Term, apply
-from tilesolve.pipelines.graph import axis_letters
+from tilesolve.pipelines.graph import Graph, axis_letters
 from tilesolve.pipelines.indexing import broadcast
 from tilesolve.pipelines.numbers import cast, filling
 from tilesolve.pipelines.traced import (
@@ -47,19 +47,13 @@ def traces(*functions: Any, method: str = "") -> Callable[[_F], _F]:
 
 def axis_of(axis: int, count: int) -> int:
     """Return an axis as a number from the first one on."""
-    axis = index(axis)
-    if not -count <= axis < count:
-        raise SizeError(f"there is no axis {axis} among {count}")
-    return axis % count
+    return index(axis) % max(count, 1)
 
 
 def read_axes(axis: Axes, count: int) -> tuple[int, ...]:
     """Return axes as numbers from the first one on; all of them if None."""
     given = range(count) if axis is None else axis
-    found = tuple(axis_of(one, count) for one in (given if np.iterable(given) else (given,)))
-    if len(set(found)) < len(found):
-        raise SizeError(f"axes {axis} have one twice")
-    return found
+    return tuple(axis_of(one, count) for one in (given if np.iterable(given) else (given,)))
 
 
 @traces(np.where)
@@ -129,27 +123,27 @@ def reduce_axes(
     axes = () if not array.ndim and axis in ((0,), (-1,)) else sorted(read_axes(axis, array.ndim))
     if dtype is not None:
         array = array.astype(dtype, copy=False)
-    if name in ("minimum", "maximum") and not prod(array.shape[one] for one in axes):
-        raise SizeError("an extremum of no elements")
     if name.startswith("logical"):
         array = array.astype(bool, copy=False)
         name = {"logical_and": "bitwise_and", "logical_or": "bitwise_or"}[name]
-    if name in SEARCHES and not array.size:
-        raise SizeError("a place among no elements")
     kept = [one for one in range(array.ndim) if one not in axes]
     shape = tuple(array.shape[one] for one in kept)
     over = {one: array.graph.letter(array.shape[one]) for one in axes}
     at = dict(zip(kept, axis_letters(len(kept)), strict=True))
     at |= {one: Affine.letter(letter) for one, letter in over.items()}
     element = array.read([at[one] for one in range(array.ndim)])
-    found = array.make(_reduced(name, over.values(), element, array.dtype.name), shape)
+    term = _reduced(array.graph, name, over.values(), element, array.dtype.name)
+    found = array.make(term, shape)
     if keepdims:
         found = found[tuple(None if one in axes else slice(None) for one in range(array.ndim))]
     return found if dtype is None else found.astype(dtype, copy=False)
 
 
-def _reduced(name: str, over: Iterable[str], term: Term, kind: str) -> Term:
+def _reduced(graph: Graph, name: str, over: Iterable[str], term: Term, kind: str) -> Term:
     """Return a reduction of a term over those letters that it has: others have one value."""
+    over = tuple(over)
+    if not all(graph.extents[letter] for letter in over):
+        return filling(identity(name, kind), reduced_dtype(name, kind))
     used = tuple(letter for letter in over if letter in term.letters)
     if not used and name in SEARCHES:
         return filling(0, "int64")
@@ -268,19 +262,10 @@ def _einsum(text: str, *given: Any, **named: Any) -> Traced:
     graph = graph_of(given)
     arrays = [as_traced(graph, one) for one in given]
     names, output = _name_dots(names, [one.ndim for one in arrays], output)
-    if "." in f"{names}{output}":
-        raise SizeError(f"dots of {text!r} are three, and in the output where they stand for axes")
-    if [len(one) for one in names] != [one.ndim for one in arrays]:
-        raise SizeError(f"{text!r} is no einsum of arrays of shapes {[x.shape for x in arrays]}")
     extents: dict[str, int] = {}
     for name, array in zip(names, arrays, strict=True):
         for letter, extent in zip(name, array.shape, strict=True):
-            known = extents.setdefault(letter, extent)
-            if 1 not in (known, extent) and known != extent:
-                raise SizeError(f"{letter!r} of {text!r} is {known} and {extent}")
-            extents[letter] = extent if known == 1 else known
-    if not set(output) <= extents.keys() or len(set(output)) < len(output):
-        raise SizeError(f"the output of {text!r} has each letter once, and letters of its inputs")
+            extents[letter] = extent if extents.get(letter, 1) == 1 else extents[letter]
     at = dict(zip(output, axis_letters(len(output)), strict=True))
     over = {x: graph.letter(n) for x, n in extents.items() if x not in output}
     at |= {x: Affine.letter(letter) for x, letter in over.items()}
@@ -292,7 +277,8 @@ def _einsum(text: str, *given: Any, **named: Any) -> Traced:
         element = cast(array.read(own), array.dtype.name, kind)
         term = element if term is None else apply("multiply", term, element)
     assert term is not None
-    term = _reduced("bitwise_or" if kind == "bool" else "add", over.values(), term, kind)
+    name = "bitwise_or" if kind == "bool" else "add"
+    term = _reduced(graph, name, over.values(), term, kind)
     found = new_array(graph, term, tuple(extents[x] for x in output), kind)
     return found.seen_from(arrays[0]) if len(arrays) == 1 and not over else found
 
@@ -305,8 +291,7 @@ def _name_dots(names: Sequence[str], counts: Sequence[int], output: str) -> tupl
     free = [x for x in _LETTERS if x not in used][: max(0, *own)]
     dots = ["".join(free[len(free) - count :]) for count in own]
     found = [name.replace("...", mine) for name, mine in zip(names, dots, strict=False)]
-    shown = "..." in output or not free
-    return found, output.replace("...", "".join(free)) if shown else f"{output}."
+    return found, output.replace("...", "".join(free))
 
 
 @traces(np.tensordot)
@@ -315,9 +300,6 @@ def _tensordot(first: Any, second: Any, axes: Any = 2) -> Traced:
     if isinstance(axes, int):
         axes = range(first.ndim - axes, first.ndim), range(axes)
     mine, others = read_axes(axes[0], first.ndim), read_axes(axes[1], second.ndim)
-    summed = [first.shape[x] for x in mine], [second.shape[x] for x in others]
-    if summed[0] != summed[1]:
-        raise SizeError(f"axes of {summed[0]} and {summed[1]} elements are summed over together")
     names = list(_LETTERS[: first.ndim])
     free = list(_LETTERS[first.ndim : first.ndim + second.ndim])
     for one, other in zip(mine, others, strict=True):
@@ -334,12 +316,8 @@ def _pair(first: Any, second: Any) -> tuple[Traced, Traced]:
 @traces(np.matmul)
 def _matmul(first: Any, second: Any) -> Any:
     first, second = _pair(first, second)
-    if not (first.ndim and second.ndim):
-        raise SizeError("a product of matrices has no number as an operand")
     if first.ndim < 2 or second.ndim < 2:
         return _dot(first, second)
-    if first.shape[-1] != second.shape[-2]:
-        raise SizeError(f"matrices of shapes {first.shape} and {second.shape} are multiplied")
     batches = _LETTERS[: len(broadcast(first.shape[:-2], second.shape[:-2]))]
     names, arrays = [], []
     for array, own in ((first, "XY"), (second, "YZ")):

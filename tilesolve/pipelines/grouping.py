@@ -13,7 +13,7 @@ from tilesolve.nests.classify import is_contraction
 from tilesolve.nests.cuts import cut_stage, largest_part
 from tilesolve.nests.regions import find_regions, slides
 from tilesolve.nests.request import NestRequest
-from tilesolve.pipelines.footprints import list_tiled
+from tilesolve.pipelines.footprints import list_slides, list_tiled
 
 Names = tuple[str, ...]
 """Stages of a group, in the order in which they run; the last one is the root."""
@@ -151,15 +151,20 @@ class Graph:
         return tuple(x for x in names if x in found), rest
 
     def _following(self, names: Names) -> list[Names]:
-        """Return a group without stages that follow none of its root's tiles: they run before."""
+        """Return a group without stages that follow none of its root's tiles: they run before.
+
+        So do results that do not follow each letter that threads may divide.
+        """
         if len(names) == 1:
             return [names]
         regions = find_regions(self.part(names).computation)
         tiled = list_tiled(regions)
+        strips = {*list_slides(regions), *tiled[:1]} if self.request.threads > 1 else ()
         cut = {names[-1]}
         for name in names[:-1]:
-            whole = name in self.pinned and not regions.covers(name)
-            if whole or not any(regions.letter_of(name, x) for x in tiled):
+            apart = not all(regions.letter_of(name, x) for x in strips)
+            apart = name in self.pinned and (apart or not regions.covers(name))
+            if apart or not any(regions.letter_of(name, x) for x in tiled):
                 cut.add(name)
         return [names] if len(cut) == 1 else self._cut(names, cut)
 

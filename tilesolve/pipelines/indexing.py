@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index as as_integer
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from tilesolve.contractions.errors import SizeError, TraceError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.terms import Term, apply
-from tilesolve.pipelines.graph import Place, Shape, axis_letter
+from tilesolve.pipelines.graph import Place, Shape, axis_letter, axis_letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Index:
     width: int = 0
 
 
-def tests_within(letter: Affine, low: int, high: int, extent: int) -> list[Term]:
+def _tests_within(letter: Affine, low: int, high: int, extent: int) -> list[Term]:
     """Return tests that a letter lies between two values, where it might not."""
     found = [apply("greater_equal", letter, low)] if low > 0 else []
     return [*found, apply("less_equal", letter, high)] if high < extent - 1 else found
@@ -49,6 +50,45 @@ def clip(place: Affine, values: int, extent: int) -> Place:
     if low >= 0 and high < extent:
         return place
     return apply("minimum", apply("maximum", place, 0), extent - 1)
+
+
+def find_written(
+    places: Sequence[Place], extents: Shape, shape: Shape
+) -> tuple[list[Place], list[Term]]:
+    """Return where in a view each element of an array is written from, and tests whether it is.
+
+    Parameters
+    ----------
+    places
+        The position along each axis of the array, in the letters of the view.
+    extents
+        Of the array.
+    shape
+        Of the view.
+
+    Raises
+    ------
+    TraceError
+        If such views are not written to.
+    """
+    at: list[Place] = [Affine.number(0)] * len(shape)
+    tests: list[Term] = []
+    names = [axis_letter(axis) for axis in range(len(shape))]
+    for letter, place, extent in zip(axis_letters(len(extents)), places, extents, strict=True):
+        if isinstance(place, Term) or len(place.terms) > 1 or place.divisor > 1:
+            raise TraceError("it writes to a view whose axes were put together or split")
+        if not place.terms:
+            tests += _tests_within(letter, place.offset, place.offset, extent)
+            continue
+        ((factor, name),) = place.terms
+        axis = names.index(name)
+        low, high = sorted((place.offset, place.offset + factor * (shape[axis] - 1)))
+        tests += _tests_within(letter, low, high, extent)
+        step, sign = abs(factor), 1 if factor > 0 else -1
+        at[axis] = clip((sign * (letter - place.offset)) // step, extent, shape[axis])
+        if step > 1 and shape[axis] > 1:
+            tests.append(apply("equal", apply("remainder", letter - place.offset, step), 0))
+    return at, tests
 
 
 def broadcast(*shapes: Shape) -> Shape:

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.contractions.errors import SizeError, TraceError
+from tilesolve.contractions.errors import TraceError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.terms import Choose, Position, Term, apply
 from tilesolve.nests.arguments import nest_dtype
 from tilesolve.pipelines.functions import Axes, axis_of, read_axes, traces
 from tilesolve.pipelines.graph import Graph, Place, Shape, axis_letters
-from tilesolve.pipelines.indexing import broadcast, clip
+from tilesolve.pipelines.indexing import clip
 from tilesolve.pipelines.numbers import cast, filling
 from tilesolve.pipelines.traced import (
     METHODS,
@@ -62,16 +62,12 @@ def _expand_dims(array: Traced, axis: int | Sequence[int]) -> Traced:
 @traces(np.squeeze, method="squeeze")
 def _squeeze(array: Traced, axis: Axes = None) -> Traced:
     gone = [x for x in read_axes(axis, array.ndim) if axis is not None or array.shape[x] == 1]
-    if any(array.shape[one] != 1 for one in gone):
-        raise SizeError(f"axis {axis} of shape {array.shape} has more than one element")
     return array[tuple(0 if one in gone else ALL for one in range(array.ndim))]
 
 
 @traces(np.broadcast_to)
 def _broadcast_to(array: Traced, shape: Shape) -> Traced:
     wide = tuple(map(index, shape if np.iterable(shape) else (shape,)))
-    if broadcast(array.shape, wide) != wide:
-        raise SizeError(f"an array of shape {array.shape} is not broadcast to {wide}")
     return array.make(array.element(wide), wide).seen_from(array)
 
 
@@ -86,8 +82,6 @@ def _reshape(array: Traced, *shape: Any, order: str = "C", copy: bool | None = N
         array = array.copy()
     if -1 in wanted:
         wanted[wanted.index(-1)] = array.size // max(-prod(wanted), 1)
-    if prod(wanted) != array.size:
-        raise SizeError(f"an array of shape {array.shape} has no shape {tuple(wanted)}")
     if not array.size:
         return create(array.graph, wanted, 0, array.dtype)
     groups = list(_group_axes(array.shape, wanted))
@@ -154,8 +148,6 @@ def _rot90(array: Traced, k: int = 1, axes: Sequence[int] = (0, 1)) -> Traced:
 @traces(np.tile)
 def _tile(array: Traced, reps: Any) -> Traced:
     times = np.atleast_1d(reps).tolist()
-    if any(count < 0 for count in times):
-        raise SizeError(f"an array is repeated {tuple(times)} times")
     array = array[(None,) * (len(times) - array.ndim)] if len(times) > array.ndim else array
     for axis, count in enumerate(times, array.ndim - len(times)):
         none = (*(ALL,) * axis, slice(0))
@@ -173,8 +165,6 @@ def _windows(array: Traced, window_shape: Any, axis: Axes = None, **named: Any) 
     for one, size, letter in zip(axes, sizes, at[array.ndim :], strict=True):
         shape[one] += 1 - size
         at[one] = at[one] + letter
-    if any(shape[one] < 1 for one in axes):
-        raise SizeError(f"windows of {sizes} in an array of shape {array.shape}")
     return array.view((*shape, *sizes), at[: array.ndim])
 
 
@@ -188,8 +178,6 @@ def _flip(array: Traced, axis: Axes = None) -> Traced:
 def _repeat(array: Traced, repeats: Any, axis: int | None = None) -> Traced:
     if not isinstance(repeats, int | np.integer):
         raise TraceError("pipelines have repeat by a number")
-    if repeats < 0:
-        raise SizeError(f"elements are repeated {repeats} times")
     array, axis = (_ravel(array), 0) if axis is None else (array, axis_of(axis, array.ndim))
     if not repeats:
         return array[(*(ALL,) * axis, slice(0))]
@@ -263,10 +251,7 @@ def _pad(array: Traced, pad_width: Any, mode: Any = "constant", **named: Any) ->
     if isinstance(pad_width, dict):
         sides = {axis_of(one, array.ndim): pad_width[one] for one in pad_width}
         pad_width = [np.broadcast_to(sides.get(one, 0), 2) for one in range(array.ndim)]
-    given = np.asarray(pad_width)
-    if given.dtype.kind not in "iu" or (given < 0).any():
-        raise SizeError(f"borders are of whole numbers of elements, none below 0, not {pad_width}")
-    widths = np.broadcast_to(given, (array.ndim, 2)).tolist()
+    widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
     if mode == "constant":
         shape = tuple(n + low + high for n, (low, high) in zip(array.shape, widths, strict=True))
         values = named.get("constant_values", 0)
@@ -285,8 +270,6 @@ def _pad(array: Traced, pad_width: Any, mode: Any = "constant", **named: Any) ->
         extent, count = array.shape[axis], array.shape[axis] + low + high
         if count == extent:
             continue
-        if not extent:
-            raise SizeError(f"axis {axis} has no elements that a border could repeat")
         if mode == "wrap":
             array = _turn(array, axis, -low, count)
         elif mode == "edge":
@@ -313,8 +296,6 @@ def _roll(array: Traced, shift: Any, axis: Any = None) -> Traced:
 def _diff(
     array: Traced, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None
 ) -> Traced:
-    if n < 0:
-        raise SizeError(f"{n} differences one after another")
     place = axis_of(axis, array.ndim)
     before, wide = (ALL,) * place, _with(array.shape, place, 1)
     given = [as_traced(array.graph, x) for x in (prepend, array, append) if x is not None]
@@ -335,8 +316,6 @@ def _concatenate(
     if axis is None:
         given, axis = [_ravel(one) for one in given], 0
     axis = axis_of(axis, given[0].ndim)
-    if len({(one.ndim, _with(one.shape, axis, 0)) for one in given}) > 1:
-        raise SizeError(f"arrays of shapes {[one.shape for one in given]} are put together")
     ends = np.cumsum([one.shape[axis] for one in given]).tolist()
     kinds = {one.dtype for one in given}
     kind = nest_dtype(np.result_type(*kinds) if dtype is None else dtype, "an array")
@@ -403,8 +382,6 @@ def create(graph: Graph, shape: Any, value: Any, dtype: Any) -> Traced:
     """Return a new array that is filled with a value."""
     kind = nest_dtype(dtype, "an array")
     wide = tuple(map(index, shape if np.iterable(shape) else (shape,)))
-    if min(wide, default=0) < 0:
-        raise SizeError(f"an array has no shape {wide}")
     if isinstance(value, Traced):
         return _broadcast_to(value.astype(kind), wide).copy()
     return new_array(graph, filling(value, kind), wide, kind)

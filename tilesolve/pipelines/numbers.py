@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,3 +40,39 @@ def cast(term: Term, kind: str, wanted: str) -> Term:
         return term
     check_parts(kind, wanted, "it")
     return apply("not_equal", term, 0) if wanted == "bool" else Cast(wanted, term)
+
+
+def typed(value: Any, others: Sequence[Any]) -> Any:
+    """Return a number that terms write as several in the dtype that it takes beside others."""
+    if type(value) is not float or (value == value and value):
+        return value
+    kind = np.result_type(*(getattr(one, "dtype", one) for one in others))
+    return np.zeros((), kind).real.dtype.type(value)
+
+
+def python_kind(kind: Any) -> Any:
+    """Return a dtype as NumPy asks for it: Python's numbers are of their types."""
+    return kind if kind in (int, float, complex) else np.dtype(kind)
+
+
+def compare_outside(function: np.ufunc, given: Sequence[Any]) -> bool | None:
+    """Return what comparing integers with a number gives that is larger, or smaller, than all.
+
+    None if it is no such comparison.
+
+    Examples
+    --------
+    >>> compare_outside(np.greater, (np.zeros(3, "uint64"), -1))
+    True
+    """
+    kinds = [one.dtype for one in given if hasattr(one, "dtype")]
+    if function.nout != 1 or function.types[0][-1] != "?" or len(given) != 2 or len(kinds) != 1:
+        return None
+    (number,) = (one for one in given if not hasattr(one, "dtype"))
+    if type(number) is not int or kinds[0].kind not in "iu":
+        return None
+    ends = np.iinfo(kinds[0])
+    if ends.min <= number <= ends.max:
+        return None
+    one = kinds[0].type(0)
+    return bool(function(*(one if hasattr(x, "dtype") else x for x in given)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import wraps
+from math import prod
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -54,3 +56,40 @@ class Refusing(NDArrayOperatorsMixin):
         raise TraceError("it takes a value of an array as a number of Python's")
 
     __int__ = __float__ = __complex__ = __round__ = __trunc__ = __index__
+
+
+class Shaped(Refusing):
+    """An array of which the shape and the dtype are known."""
+
+    __slots__ = ()
+    shape: tuple[int, ...]
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of its elements."""
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return self.size * self.itemsize
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TraceError("it takes the length of a number")
+        return self.shape[0]

@@ -32,7 +32,7 @@ def repeat_recent(trace: Trace, plan: PipelinePlan, names: Sequence[str]) -> Rep
     """
     recent, constants = plan.executor.quick, trace.graph.constants
     inputs, results = plan.inputs, trace.results
-    lone = trace.returned is None and len(results) == 1 and results[0].shape
+    lone = trace.returned is None and not trace.checked and len(results) == 1 and results[0].shape
     if recent is None or not lone or results[0].argument or plan.params:
         return None
     if not names or {*names} != {*inputs} - constants.keys():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from math import prod
 from operator import and_
 from typing import Any
 
@@ -27,10 +26,10 @@ from tilesolve.contractions.statements.terms import Apply, Cast, Choose, Number,
 from tilesolve.contractions.statements.ufuncs import apply_ufunc
 from tilesolve.nests.arguments import nest_dtype
 from tilesolve.pipelines.graph import Graph, Node, Place, Shape, axis_letters, name_places, place_at
-from tilesolve.pipelines.indexing import Index, broadcast, clip, read_index, tests_within
-from tilesolve.pipelines.numbers import cast, filling, number
+from tilesolve.pipelines.indexing import Index, broadcast, find_written, read_index
+from tilesolve.pipelines.numbers import cast, compare_outside, filling, number, python_kind, typed
 from tilesolve.pipelines.numpy_calls import ask_numpy, call_traced, write_out
-from tilesolve.pipelines.refusals import Refusing, noted
+from tilesolve.pipelines.refusals import Shaped, noted
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +58,7 @@ METHODS: dict[str, Callable[..., Any]] = {}
 """What is traced in the place of methods of NumPy's arrays."""
 
 
-class Traced(Refusing):
+class Traced(Shaped):
     """An array that notes what is done to it.
 
     Parameters
@@ -84,6 +83,8 @@ class Traced(Refusing):
         for name, value in (("storage", storage), ("shape", shape), ("places", own)):
             object.__setattr__(self, name, value)
 
+    is_number = False
+
     @property
     def graph(self) -> Graph:
         """Where it is computed."""
@@ -95,40 +96,32 @@ class Traced(Refusing):
         return np.dtype(self.graph.nodes[self.storage.name].dtype)
 
     @property
-    def ndim(self) -> int:
-        """How many axes it has."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """How many elements it has."""
-        return prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        """The bytes of an element."""
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all elements."""
-        return self.size * self.itemsize
-
-    @property
     def T(self) -> Traced:  # noqa: N802 - as NumPy's
         """The array with its axes the other way round."""
-        return self.view_as(tuple(reversed(range(self.ndim))))
+        return self.view_as(range(self.ndim)[::-1]) if self.ndim else self
 
     @property
     def real(self) -> Traced:
         """The real parts of its elements."""
-        part = self.dtype.kind == "c"
-        return combine(partial(apply, "real"), self).seen_from(self) if part else self
+        return self._part("real") if self.dtype.kind == "c" else self
 
     @property
     def imag(self) -> Traced:
         """The imaginary parts of its elements."""
-        return combine(partial(apply, "imag"), self).seen_from(self)
+        return self._part("imag")
+
+    def _part(self, name: str) -> Traced:
+        found = combine(partial(apply, name), self)
+        return found.as_number() if self.is_number else found.seen_from(self)
+
+    def as_number(self) -> Element:
+        """Return an array without axes as a number of NumPy's, which no write reaches."""
+        self.read(())  # is it as NumPy has it now?
+        return Element(Storage(self.graph, self.storage.name), (), self.places)
+
+    def as_array(self) -> Traced:
+        """Return it as an array that may be written to."""
+        return self
 
     @property
     def is_whole(self) -> bool:
@@ -202,23 +195,22 @@ class Traced(Refusing):
     def __deepcopy__(self, _: object) -> Traced:
         return self.copy()
 
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TraceError("it takes the length of a number")
-        return self.shape[0]
-
     def __iter__(self) -> Iterator[Traced]:
         return (self[at] for at in range(len(self)))
 
     @noted
     def __getitem__(self, key: object) -> Traced:
         index = read_index(key, self.shape)
+        dots = any(one is Ellipsis for one in (key if isinstance(key, tuple) else (key,)))
+        number = not index.shape and not dots
         if index.arrays:
             ask_numpy(np.ndarray.__getitem__, (self, key), {})
-            return self._gather(index)
-        found = self.view(index.shape, index.affine)
-        dots = any(one is Ellipsis for one in (key if isinstance(key, tuple) else (key,)))
-        return found if index.shape or dots else Element(self.storage, (), found.places)
+            found = self._gather(index)
+            if not number and all(getattr(x, "is_number", False) for x in index.arrays.values()):
+                found.seen_from(self)
+        else:
+            found = self.view(index.shape, index.affine)
+        return found.as_number() if number else found
 
     def _gather(self, index: Index) -> Traced:
         """Return the elements at positions that arrays have; those outside are found."""
@@ -255,8 +247,9 @@ class Traced(Refusing):
         index = read_index(key, self.shape)
         if index.arrays:
             raise TraceError("it writes to positions that are computed")
-        ask_numpy(np.ndarray.__setitem__, (self, key, value), {})
-        self.view(index.shape, index.affine).assign(value)
+        view = self.view(index.shape, index.affine)
+        ask_numpy(np.ndarray.__setitem__, (view, ..., value), {})
+        view.assign(value)
 
     def assign(self, value: Any) -> None:
         """Write to all elements, and so to those of the storage."""
@@ -268,28 +261,15 @@ class Traced(Refusing):
             raise TraceError("it writes to a view that is read alone; make a copy()")
         if not self.size:
             return
-        letters = axis_letters(len(node.shape))
-        at: list[Place] = [Affine.number(0)] * self.ndim
-        tests: list[Term] = []
-        for letter, place, extent in zip(letters, self.places, node.shape, strict=True):
-            if isinstance(place, Term) or len(place.terms) > 1 or place.divisor > 1:
-                raise TraceError("it writes to a view whose axes were put together or split")
-            if not place.terms:
-                tests += tests_within(letter, place.offset, place.offset, extent)
-                continue
-            ((factor, name),) = place.terms
-            axis = [str(one) for one in axis_letters(self.ndim)].index(name)
-            low, high = sorted((place.offset, place.offset + factor * (self.shape[axis] - 1)))
-            tests += tests_within(letter, low, high, extent)
-            step, sign = abs(factor), 1 if factor > 0 else -1
-            written = (sign * (letter - place.offset)) // step
-            at[axis] = clip(written, extent, self.shape[axis])
-            if step > 1 and self.shape[axis] > 1:
-                tests.append(apply("equal", apply("remainder", letter - place.offset, step), 0))
+        at, tests = find_written(self.places, node.shape, self.shape)
         term, writes = self._written(value, at), 0
         if tests:
             again = 0 < node.writes < STAGE_PARTS - 1 or is_filled(node)
-            old = node.term if again and node.term is not None else Read(node.name, letters)
+            old = (
+                node.term
+                if again and node.term is not None
+                else Read(node.name, axis_letters(len(node.shape)))
+            )
             term = Choose(reduce(and_, tests), term, old)
             writes = node.writes + 1 if again else 1
         storage.name = self.graph.add(term, node.shape, node.dtype, writes)
@@ -328,7 +308,8 @@ class Traced(Refusing):
             return call_traced(getattr(function, method), along, given, named)
         if method == "__call__" and not named and function.nout == 1:
             found = compute(function, given)
-            return found if isinstance(out, Element) else write_out(found, out)
+            number = out is None and not found.ndim
+            return found.as_number() if number else write_out(found, out)
         raise TraceError(f"pipelines do not have {function.__name__} as it is called here")
 
     @noted
@@ -354,17 +335,42 @@ class Traced(Refusing):
 
     @noted
     def _call(self, name: str, *given: Any, **named: Any) -> Any:
-        return call_traced(getattr(np.ndarray, name), METHODS[name], (self, *given), named)
+        kind = np.generic if self.is_number else np.ndarray
+        return call_traced(getattr(kind, name), METHODS[name], (self, *given), named)
 
 
 class Element(Traced):
-    """A number of an array: it is none, as in NumPy, and what changes it makes another one."""
+    """A number of NumPy's: what would change it makes another one, and its views are copies."""
 
     __slots__ = ()
+    is_number = True
+
+    def view(self, shape: Shape, at: Sequence[Place]) -> Traced:
+        """Return an array with a copy of it."""
+        return Traced(self.storage, self.shape, self.places).copy().view(shape, at)
+
+    def as_number(self) -> Element:
+        """Return it as it is."""
+        return self
+
+    def as_array(self) -> Traced:
+        """Return an array without axes that has a copy of it."""
+        return self.view((), ())
+
+    def astype(self, *given: Any, **named: Any) -> Traced:
+        """Return the number in another dtype."""
+        return super().astype(*given, **named).as_number()
 
     def assign(self, value: Any) -> None:
         """Refuse to write to it."""
         raise TraceError("it writes to a number of an array; a[0, ...] is an array")
+
+
+for _name in (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"),
+    *("and", "or", "xor", "lshift", "rshift"),
+):
+    setattr(Element, f"__i{_name}__", lambda *_: NotImplemented)  # Python makes another number
 
 
 def is_filled(node: Node) -> bool:
@@ -394,11 +400,14 @@ def graph_of(values: Sequence[Any]) -> Graph:
 
 def compute(function: np.ufunc, given: Sequence[Any]) -> Traced:
     """Return a function of each element of some arrays and numbers."""
+    if (same := compare_outside(function, given)) is not None:
+        shape = broadcast(*(np.shape(one) for one in given))
+        return new_array(graph_of(given), filling(same, "bool"), shape)
     build = partial(apply if function is np.power else apply_ufunc, function.__name__)
     kinds = (getattr(one, "dtype", type(one)) for one in given)
     try:
         found = combine(build, *given)
-        *taken, made = function.resolve_dtypes((*map(_python_kind, kinds), None))
+        *taken, made = function.resolve_dtypes((*map(python_kind, kinds), None))
     except TilesolveError:
         raise
     except TypeError as error:
@@ -409,17 +418,12 @@ def compute(function: np.ufunc, given: Sequence[Any]) -> Traced:
     return combine(build, *(x.astype(kind) if hasattr(x, "dtype") else x for x, kind in pairs))
 
 
-def _python_kind(kind: Any) -> Any:
-    """Return a dtype as NumPy asks for it: Python's numbers are of their types."""
-    return kind if kind in (int, float, complex) else np.dtype(kind)
-
-
 def combine(build: Callable[..., Term], *given: Any) -> Traced:
     """Return a term of each element of some arrays and numbers."""
     graph = graph_of(given)
     shape = broadcast(*(np.shape(one) for one in given))
     if any(type(one) is float and (one != one or not one) for one in given):
-        given = tuple(_typed(one, given) for one in given)
+        given = tuple(typed(one, given) for one in given)
     try:
         term = build(*(term_of(graph, one, shape) for one in given))
     except SpecError as error:
@@ -428,14 +432,6 @@ def combine(build: Callable[..., Term], *given: Any) -> Traced:
         if isinstance(one, Apply):  # numbers have to fit
             argument_dtypes(one, [part.kind(graph.dtypes) for part in one.arguments])
     return new_array(graph, term, shape)
-
-
-def _typed(value: Any, others: Sequence[Any]) -> Any:
-    """Return a number that terms write as several in the dtype that it takes beside others."""
-    if type(value) is not float or (value == value and value):
-        return value
-    kind = np.result_type(*(getattr(one, "dtype", one) for one in others))
-    return np.zeros((), kind).real.dtype.type(value)
 
 
 def term_of(graph: Graph, value: Any, shape: Shape) -> Term:

@@ -24,6 +24,7 @@ from tilesolve.nests import arguments
 from tilesolve.nests.arguments import nest_dtype
 from tilesolve.nests.calls import Array
 from tilesolve.pipelines import moves
+from tilesolve.pipelines.checks import list_unread
 from tilesolve.pipelines.graph import Graph, Shape
 from tilesolve.pipelines.moves import create
 from tilesolve.pipelines.numpy_calls import call_traced
@@ -42,12 +43,15 @@ class Result:
         As the function has it.
     argument
         The argument that it is written to; None if it is new.
+    is_number
+        Whether it is a number of NumPy's, and no array without axes.
     """
 
     name: str
     shape: Shape
     dtype: str
     argument: str | None = None
+    is_number: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +68,20 @@ class Trace:
         How many of these it returns; None if it returns one that is no tuple and no list.
     collect
         What it returns them in.
+    checked
+        What NumPy computes, too, and may refuse, and results do not need all of.
     """
 
     graph: Graph
     results: tuple[Result, ...]
     returned: int | None
     collect: type[tuple[Any, ...]] | type[list[Any]]
+    checked: tuple[Result, ...] = ()
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """The names of all arrays that are computed."""
+        return tuple(dict.fromkeys(one.name for one in (*self.results, *self.checked)))
 
 
 def trace_function(function: Callable[..., Any], bound: BoundArguments) -> Trace:
@@ -120,7 +132,10 @@ def trace_function(function: Callable[..., Any], bound: BoundArguments) -> Trace
         for result in results:
             graph.labels.setdefault(result.name, _call_result(function))
     count = len(values) if many or returned is None else None
-    return Trace(graph, tuple(results), count, list if isinstance(returned, list) else tuple)
+    unread = (graph.nodes[x] for x in list_unread(graph, [one.name for one in results]))
+    checked = tuple(Result(one.name, one.shape, one.dtype) for one in unread)
+    kind: Any = list if isinstance(returned, list) else tuple
+    return Trace(graph, tuple(results), count, kind, checked)
 
 
 def map_arrays(name: str, value: Any, change: Callable[[str, Array], Any]) -> Any:
@@ -172,7 +187,8 @@ def _result(value: Any, arguments: Mapping[str, Traced]) -> Result:
         argument = None  # it is returned, but not written to
     if not value.is_whole or value.graph.nodes[value.storage.name].term is None:
         value = value.copy()
-    return Result(value.storage.name, value.shape, value.dtype.name, argument)
+    name, kind = value.storage.name, value.dtype.name
+    return Result(name, value.shape, kind, argument, value.is_number)
 
 
 def _call_result(function: Callable[..., Any]) -> str:
@@ -199,7 +215,9 @@ def _create_traced(function: Any, graph: Graph, *given: Any, **named: Any) -> An
     taking = function is np.take or function in _TAKING
     if taking and not _has_traced((*given, *named.values())):
         return function(*given, **named)
-    return call_traced(function, partial(_CREATING[function], graph), given, named)
+    return call_traced(
+        _ASKED.get(function, function), partial(_CREATING[function], graph), given, named
+    )
 
 
 def _filled(value: Any, graph: Graph, shape: Any, dtype: Any = None, order: str = "C") -> Any:
@@ -244,6 +262,17 @@ _CREATING: dict[Any, Callable[..., Any]] = {
     **{take: partial(_as_array, take) for take in _TAKING},
 }
 """Functions of NumPy that are not asked of traced arrays, and what is called in their place."""
+
+
+def _ask_full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C") -> Any:
+    """Return what `np.full` does, where that takes no time."""
+    value = np.asarray(fill_value, dtype)
+    np.empty(shape, value.dtype, order)
+    return np.broadcast_to(value, shape)
+
+
+_ASKED = {np.ones: np.empty, np.full: _ask_full}
+"""What NumPy is asked in the place of functions that take long."""
 
 
 @contextmanager
