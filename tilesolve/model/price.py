@@ -141,12 +141,11 @@ class Price:
     def ranking(self) -> tuple[float, ...]:
         """All times, longest first: what two nests of equal time are compared by (Eq. 6).
 
-        The last cache serves while memory takes what goes past the caches.
+        What goes past the caches is one more level.
         """
-        times = [level.seconds for level in self.levels]
-        if self.past_caches:
-            times[-2:-1] = [max([self.past_caches, *times[-2:-1]])]
-        return tuple(sorted((self.compute, *times), reverse=True))
+        past = (self.past_caches,) if self.past_caches else ()
+        times = (self.compute, *(level.seconds for level in self.levels), *past)
+        return tuple(sorted(times, reverse=True))
 
     def take_turns(self) -> tuple[Price, ...]:
         """Return the price of each work, or this one; bytes of a level take alike long."""

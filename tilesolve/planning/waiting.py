@@ -153,7 +153,7 @@ def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> 
     if nest.output != "stream" or is_half(share.dtype):
         return 0.0
     memory, view, size = machine.memory, list_levels(machine)[-1], cost.levels[-1].volumes[0]
-    costs, taken = machine.costs, size / (memory.stream or memory.bandwidth)
+    costs, taken = machine.costs, size / view.stream_rate
     beside = leaves_registers(share, nest, machine)
     if not beside and mean_run(share, nest) < _STAGED:
         runs = size / run_touched(accesses_of(share)[0], _stored_box(nest))
