@@ -18,6 +18,7 @@ from tilesolve.kernels.runtime.compiled import (
     compiled,
     inlined,
 )
+from tilesolve.packing.sizes import WORD_BYTES
 
 
 @intrinsic
@@ -250,19 +251,17 @@ def _find_footprints(f, loops, changed):
                     touched[place + at] = touched[place + at - 1]
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, returns=INT, inner=True)
-def _fits(f, place, inner, outer, loops, call):
+@compiled(POINTER, INT, INT, INT, returns=INT, inner=True)
+def _fits(f, place, at, loops):
     """Return whether a place has room for what comes between two uses of what inner loops touch.
 
-    See `tilesolve.model.residency.Between`.
+    Outside of calls these are no fewer than a call has. See `tilesolve.model.residency.Between`.
     """
     tensors, masks, last = f[fields.TENSORS], _ints(f, fields.FORM_LETTERS), _ints(f, fields.LAST)
     accessed, copied = _ints(f, fields.ACCESSED), _ints(f, fields.COPIED)
     held, source = _ints(f, fields.HELD_FOOTPRINT), _ints(f, fields.SOURCE_FOOTPRINT)
     kept, used = _ints(f, fields.KEPT_COUNT), _ints(f, fields.COPY_LOOPS)
-    touched, at, total = _reals(f, fields.TOUCHED), inner, 0.0
-    if outer >= call and inner < call:
-        at = call
+    touched, total = _reals(f, fields.TOUCHED), 0.0
     letter = _ints(f, fields.KEPT_LETTER)[at] if at else 0
     for t in range(tensors):
         own = held[place * tensors + t] * (loops + 1)
@@ -284,13 +283,10 @@ def _fits(f, place, inner, outer, loops, call):
     return 1 if total <= _reals(f, fields.CAPACITY)[place] else 0
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, returns=INT, inner=True)
-def _stays(f, place, tensor, inner, outer, loops):
-    """Return whether what inner loops touch is there when the outer one comes round."""
-    kept = _ints(f, fields.KEPT_COUNT)
-    if place:
-        return _fits(f, place, inner, outer, loops, kept[f[fields.CALL]])
-    if outer >= kept[f[fields.HELD]]:
+@compiled(POINTER, INT, INT, INT, INT, returns=INT, inner=True)
+def _passes(f, tensor, inner, outer, loops):
+    """Return whether registers have what inner loops touch when the outer one comes round."""
+    if outer >= _ints(f, fields.KEPT_COUNT)[f[fields.HELD]]:
         return 0
     if tensor and outer >= f[fields.SIDES]:
         return 0
@@ -303,30 +299,37 @@ def _walk(f, place, loops):
     """Find what comes into a place over the loops of one tiling."""
     tensors, masks = f[fields.TENSORS], _ints(f, fields.FORM_LETTERS)
     letters, trips = _ints(f, fields.KEPT_LETTER), _reals(f, fields.TRIPS)
-    accessed, read = _ints(f, fields.ACCESSED), _ints(f, fields.READ_FORM)
-    mean, touched = _ints(f, fields.MEAN_FOOTPRINT), _reals(f, fields.TOUCHED)
+    accessed, touched = _ints(f, fields.ACCESSED), _reals(f, fields.TOUCHED)
+    read = as_pointer(f[fields.READ_FORM] + WORD_BYTES * place * tensors)
+    mean = as_pointer(f[fields.MEAN_FOOTPRINT] + WORD_BYTES * place * tensors)
+    call = _ints(f, fields.KEPT_COUNT)[f[fields.CALL]]
     came, own, last, inside = _reals(f, fields.CAME), _ints(f, fields.OWN), _ints(f, fields.LAST), 0
     for t in range(tensors):
-        came[t] = touched[mean[place * tensors + t] * (loops + 1)]
+        came[t] = touched[mean[t] * (loops + 1)]
         own[t] = 0
         last[t] = 0
     for at in range(1, loops + 1):
         if trips[at] > 0.0:
-            letter, whole = letters[at], -1
+            letter, stays, known = letters[at], 0, -1
             for t in range(tensors):
                 if (masks[accessed[t]] >> letter) & 1:
                     last[t] = at
             for t in range(tensors):
-                if not (masks[read[place * tensors + t]] >> letter) & 1:
-                    if not _stays(f, place, t, own[t], at - 1, loops):
-                        came[t] = came[t] * trips[at]
+                moved = (masks[read[t]] >> letter) & 1
+                inner = inside if moved else own[t]
+                if not place:
+                    stays = _passes(f, t, inner, at - 1, loops)
                 else:
-                    if whole < 0 or not place:
-                        whole = _stays(f, place, t, inside, at - 1, loops)
-                    if whole:
-                        came[t] = touched[mean[place * tensors + t] * (loops + 1) + at]
-                    else:
-                        came[t] = came[t] * trips[at]
+                    if at > call and inner < call:
+                        inner = call
+                    if inner != known:
+                        stays = _fits(f, place, inner, loops)
+                        known = inner
+                if not stays:
+                    came[t] = came[t] * trips[at]
+                elif moved:
+                    came[t] = touched[mean[t] * (loops + 1) + at]
+                if moved:
                     own[t] = at
             inside = at
 

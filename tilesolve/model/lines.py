@@ -198,4 +198,5 @@ def run_waste(run: Any, line: int, element: int, ends: float = 0.0) -> Any:  # n
     >>> float(run_waste(64, 64, 8)), float(run_waste(640, 64, 8))
     (1.5, 0.15)
     """
-    return np.maximum(line + np.where(run % line == 0, line / 2, line - element), ends) / run
+    waste = line + choose(run % line == 0, line / 2, line - element)
+    return (np.maximum(waste, ends) if ends else waste) / run

@@ -8,6 +8,7 @@ nest that has this form stays as it is.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -45,7 +46,7 @@ class Runner:
     lanes
         Rows of a vector.
     tiles
-        Groups of rows and columns of every register tile that there is a kernel for.
+        Groups of rows and columns of every register tile that there is a kernel for, in order.
     operands
         The letters of each operand.
     windows
@@ -170,7 +171,7 @@ class Runner:
             rows = max(1, _size(register, self.roles.rows))
             wanted = min(tuning.MAX_TILE_VECTORS, -(-rows // self.lanes))
             # Few registers have room for few vectors, whatever the register tile of the plan.
-            groups, columns = max(tile for tile in self.tiles if tile[0] <= wanted)
+            groups, columns = self.tiles[bisect(self.tiles, (wanted + 1,)) - 1]
             most = groups * self.lanes if role == ROWS else columns
         found, taken = {}, 1
         for letter in order:

@@ -149,7 +149,7 @@ class _Best:
 
 def _best_of(prices: Prices, tilings: Sequence[Mapping[str, Chain]], overlap: float) -> _Best:
     """Return the best of a few tilings."""
-    alone = [Product.of(tiling, {}, ()) for tiling in tilings]
+    alone = prices.ask(tilings)
     return min((_least(prices, one, overlap) for one in alone), key=lambda one: one.score)
 
 

@@ -171,6 +171,14 @@ class Prices:
             known = self.known[tilings] = times_of(self.setting, self.choice, tilings)
         return known
 
+    def ask(self, tilings: Sequence[Mapping[str, Chain]]) -> list[Product]:
+        """Return some tilings as products, which are priced together if they are not known."""
+        alone = [Product.of(tiling, {}, ()) for tiling in tilings]
+        if not self.known.keys() >= set(alone):
+            times = times_of(self.setting, self.choice, tilings)
+            self.known.update((one, times[:, [at]]) for at, one in enumerate(alone))
+        return alone
+
     @property
     def count(self) -> int:
         """How many tilings were priced."""
