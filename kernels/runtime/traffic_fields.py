@@ -93,9 +93,14 @@ are made from."""
 CAPACITY, OUTPUT_FOOTPRINT = range(66, 68)
 """Bytes, and what the output has."""
 
-OPTIONS = 68
+OPTIONS, LIMITS = range(68, 70)
 
-SIZE = 69
+SIZE = 70
 
 OUTPUT_WIDTH, WHOLE_SUM_PASSES, PACK_CROSSINGS = range(3)
 """Options: how many times as wide the output is while it is summed; see `constants.policy`."""
+
+MOST_SCORE, OVERLAP, WORK_SECONDS, CALL_SECONDS, FIRST_SECONDS = range(5)
+"""Limits: the score beyond which a tiling is of no use, whose calls are then infinite; what scores
+have of other times than the longest; and seconds of the bare arithmetic, of a call, of each element
+of each tensor that is packed, and, for each place, of a byte of the output and of an operand."""

@@ -41,7 +41,7 @@ from tilesolve.planning.geometric.integers import (
 )
 from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.strategy import relax
-from tilesolve.planning.geometric.tilings import Product, nest_of, times_of
+from tilesolve.planning.geometric.tilings import Prices, Product, nest_of, times_of
 from tilesolve.planning.letter_boxes import box_letters, shape_box
 from tilesolve.planning.setting import Setting
 from tilesolve.plans.plan import plan
@@ -532,6 +532,16 @@ def test_tilings_take_the_same_time_together_as_alone(spec, sizes, monkeypatch):
     assert address(count_tilings) > 0  # the code is there
     listed = times_of(setting, choice, each)
     np.testing.assert_allclose(times_of(setting, choice, combined), listed, rtol=1e-12)
+    prices, overlap = Prices(setting, choice), setting.overlap
+    scores = score_times(listed, overlap)
+    for limit in (*np.quantile(scores[np.isfinite(scores)], (0, 0.1, 0.6)), np.inf):
+        for found in (
+            times_of(setting, choice, combined, limit, overlap),
+            prices.times(combined, limit, overlap),
+            prices.times(combined, limit / 2, overlap),
+        ):
+            assert (found == listed)[:, scores <= limit].all()
+            assert (np.isinf(found) | (found == listed)).all()
     monkeypatch.setattr(class_trees, "is_counting", lambda: False)
     monkeypatch.setattr(traffic, "count_compiled", lambda *_: None)
     assert (times_of(setting, choice, combined) == listed).all()

@@ -129,10 +129,24 @@ class Form:
     begins: NDArray[np.int64]
     words: int
 
-    def count(self, steps: Mapping[str, Sequence[Size]]) -> Found | None:
+    def count(
+        self,
+        steps: Mapping[str, Sequence[Size]],
+        keep: NDArray[np.bool_] | None = None,
+        limits: Sequence[float] | None = None,
+    ) -> Found | None:
         """Return what tilings with some steps of each letter move, the innermost step first.
 
         None if there are too many, or steps are symbols.
+
+        Parameters
+        ----------
+        steps
+            Numbers, or arrays of them.
+        keep
+            Which tilings are asked for, one after another, if not all.
+        limits
+            What ends the count of a tiling, as `traffic_fields` has it: its calls are infinite.
         """
         shape: tuple[int, ...] = ()
         owns = []
@@ -145,20 +159,23 @@ class Form:
                     return None
             shape = np.broadcast_shapes(shape, own) if own else shape
             owns.append(own)
-        tilings = prod(shape)
-        return None if tilings > COMPILED_TILINGS else self._run(steps, owns, shape, tilings)
+        tilings = prod(shape) if keep is None else int(np.count_nonzero(keep))
+        if tilings > COMPILED_TILINGS and limits is None:
+            return None
+        return self._run(steps, owns, shape if keep is None else (tilings,), keep, limits)
 
     def _run(
         self,
         steps: Mapping[str, Sequence[Size]],
         owns: Sequence[tuple[int, ...]],
         shape: tuple[int, ...],
-        tilings: int,
+        keep: NDArray[np.bool_] | None,
+        limits: Sequence[float] | None,
     ) -> Found:
-        """Return what so many tilings move; each letter's steps have a shape of their own."""
+        """Return what tilings move; each letter's steps have a shape of their own."""
         f, letters = self.fields.copy(), len(self.extents)
         depth, _, places, tensors = f[fields.DEPTH : fields.TENSORS + 1].tolist()
-        chains = [prod(own) for own in owns]
+        chains, tilings = [prod(own) for own in owns], prod(shape)
         table = depth * sum(chains)
         ends = [0, letters, 2 * letters, *(2 * letters + part * table for part in (1, 2, 3))]
         words = np.zeros(ends[-1] + letters * tilings + self.words, np.int64)
@@ -171,9 +188,15 @@ class Form:
             for at, size in enumerate((*steps[letter], max(1, extent))):
                 sizes[..., at] = size
             if own:
-                numbers[number] = np.arange(chains[number]).reshape(own)
+                chosen = np.arange(chains[number]).reshape(own)
+                numbers[number] = (
+                    chosen if keep is None else np.broadcast_to(chosen, keep.shape)[keep]
+                )
             begin = end
-        found = np.empty((tensors * (3 * places + 1) + 1, *shape))
+        found = np.zeros((tensors * (3 * places + 1) + 1, *shape))
+        unlimited = [np.inf, *[0.0] * (fields.FIRST_SECONDS - 1 + tensors + 2 * places)]
+        most = np.array(limits or unlimited)
+        f[fields.LIMITS] = most.ctypes.data
         rows = [tensors * places * part for part in range(4)]
         start, result = words.ctypes.data, found.ctypes.data
         f[fields.CHAINS : fields.NUMBERS + 1] = [start + WORD_BYTES * at for at in ends]

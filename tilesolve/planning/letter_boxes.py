@@ -382,7 +382,7 @@ def _sides_to_try(inner: int, extent: int, size: int, line: int) -> tuple[int, .
     times |= {2**power for power in range(most.bit_length())}
     whole = line if line % inner == 0 else inner
     near = [ceil(extent / parts) for parts in range(1, SIDES_PER_LETTER)]
-    times |= {ceil(side / step) * step // inner for side in near for step in (inner, whole)}
+    times |= {ceil(side / step) * step // inner for side in near for step in {inner, whole}}
     found = {min(extent, inner * count) for count in times if count <= most}
     found = {side for side in found if side < whole or side == extent or side % whole == 0}
     sides = sorted(found | ({extent} if extent <= size else set()))

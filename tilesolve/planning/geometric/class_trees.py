@@ -6,8 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesolve.constants.policy import EXACT_ROUNDING
 from tilesolve.model.access import Box, Size
 from tilesolve.model.compiled_traffic import Form, find_form, is_counting
+from tilesolve.model.level_view import LevelView
 from tilesolve.model.loop_tree import LoopTree, tree_of_bands
 from tilesolve.model.price import arithmetic
 from tilesolve.model.traffic import Traffic, count_traffic
@@ -64,21 +69,72 @@ def price_boxes(
     only
         The servers that are asked for, if not all.
     """
-    problem, places = setting.fused.problem, setting.places
-    found = None
-    if rule == "distance" and only is None and is_counting():
+    places, found = setting.places, None
+    if rule == "distance" and only is None:
         found = _count_compiled(setting, choice, boxes)
     if found is None:
         if rule == "tiles":
             places = tuple(p if p.line == 1 else replace(p, line=1) for p in places)
         found = count_traffic(_tree_of(setting, choice, boxes), places, rule, only=only)
+    return _seconds(setting, places, found)
+
+
+def price_some(
+    setting: Setting,
+    choice: Choice,
+    boxes: Sequence[Box],
+    keep: NDArray[np.bool_],
+    limit: float,
+    overlap: float,
+) -> NDArray[np.float64] | None:
+    """Return the times of some tilings, one after another; None where Python counts what moves.
+
+    Those of tilings that score more than a limit may be infinite.
+
+    Parameters
+    ----------
+    setting, choice, boxes
+        See `price_boxes`.
+    keep
+        Which tilings they are.
+    limit, overlap
+        Seconds, and the share of the time of other levels that counts beside the longest one.
+    """
+    limits = None
+    if limit < np.inf:
+        kernel, frequency = setting.microkernel, setting.frequency
+        kinds = (None, *(setting.kinds or (None,) * len(setting.packed)))
+        cycles = (
+            kernel.window_cycles if kind == "windows" else kernel.pack_cycles for kind in kinds
+        )
+        places = [(one, min(one.bandwidth, one.read or one.bandwidth)) for one in setting.places]
+        limits = [
+            limit * (1 + EXACT_ROUNDING),
+            overlap,
+            setting.fused.problem.flops / setting.rate,
+            kernel.call_cycles / frequency,
+            *(each / frequency for each in cycles),
+            *(1 / rate for one, read in places for rate in (one.bandwidth, read)),
+        ]
+    found = _count_compiled(setting, choice, boxes, keep, limits)
+    if found is None:
+        return None
+    times = np.empty((len(setting.places) + 1, np.count_nonzero(keep)))
+    for at, seconds in enumerate(_seconds(setting, setting.places, found).values()):
+        times[at] = seconds
+    times[:, np.isinf(times[-1])] = np.inf
+    return times
+
+
+def _seconds(setting: Setting, places: Sequence[LevelView], found: Traffic) -> dict[str, Size]:
+    """Return how long what moves takes each server, and the arithmetic."""
     times: dict[str, Size] = {
         place.server: place.seconds(volumes)
         for place, volumes in zip(places, found.volumes, strict=True)
         if volumes
     }
-    compute = arithmetic(problem, setting.microkernel, setting.rate, setting.frequency, found)
-    return times | {"compute": compute}
+    problem, kernel = setting.fused.problem, setting.microkernel
+    return times | {"compute": arithmetic(problem, kernel, setting.rate, setting.frequency, found)}
 
 
 def _tree_of(setting: Setting, choice: Choice, boxes: Sequence[Box]) -> LoopTree:
@@ -88,11 +144,18 @@ def _tree_of(setting: Setting, choice: Choice, boxes: Sequence[Box]) -> LoopTree
     return tree_of_bands(setting.fused.problem, bands, boxes, *given)
 
 
-def _count_compiled(setting: Setting, choice: Choice, boxes: Sequence[Box]) -> Traffic | None:
+def _count_compiled(
+    setting: Setting,
+    choice: Choice,
+    boxes: Sequence[Box],
+    keep: NDArray[np.bool_] | None = None,
+    limits: Sequence[float] | None = None,
+) -> Traffic | None:
     """Return what `count_traffic` does where compiled code counts it, without a tree; else None."""
-    form = _form_of(setting, choice)
+    if not is_counting() or (form := _form_of(setting, choice)) is None:
+        return None
     steps = {i: [1, *(box[i] for box in boxes[:-1])] for i in setting.fused.problem.sizes}
-    counted = form and form.count(steps)
+    counted = form.count(steps, keep, limits)
     return counted and Traffic(*counted)
 
 

@@ -150,12 +150,12 @@ class _Best:
 def _best_of(prices: Prices, tilings: Sequence[Mapping[str, Chain]], overlap: float) -> _Best:
     """Return the best of a few tilings."""
     alone = prices.ask(tilings)
-    return min((_least(prices, one, overlap) for one in alone), key=lambda one: one.score)
+    return min((_least(prices, one, overlap, np.inf) for one in alone), key=lambda one: one.score)
 
 
-def _least(prices: Prices, tilings: Product, overlap: float) -> _Best:
-    """Return the best tiling of a product."""
-    times = prices.times(tilings)
+def _least(prices: Prices, tilings: Product, overlap: float, limit: float) -> _Best:
+    """Return the best tiling of a product, if any scores no more than a limit."""
+    times = prices.times(tilings, limit, overlap)
     scores = score_times(times, overlap)
     at = int(np.argmin(scores))
     return _Best(tilings.tiling(at), times[:, at], float(scores[at]))
@@ -169,7 +169,7 @@ def _improve(
     The other indices have the chains of the best tiling so far.
     """
     for group in groups_of(options):
-        found = _least(prices, Product.of(best.tiling, options, group), overlap)
+        found = _least(prices, Product.of(best.tiling, options, group), overlap, best.score)
         best = found if found.score < best.score else best
     return best
 
@@ -217,13 +217,13 @@ def _best_even(
     near = [size for size in dict(setting.even)[index] if low <= size <= high]
     even = list(_even_chains(setting, index, chain, near))
     groups = groups_of({i: chains for i, chains in options.items() if i != index})
-    found = [
-        _least(
-            prices, Product.of(best.tiling, {**options, index: even}, (*group, index)), TIE_WEIGHT
-        )
+    limit = best.score * (1 + RAGGED_CONCESSION)
+    products = (
+        Product.of(best.tiling, {**options, index: even}, (*group, index))
         for group in groups
         if even
-    ]
+    )
+    found = [_least(prices, one, TIE_WEIGHT, limit) for one in products]
     nothing = _Best(best.tiling, np.array([np.inf]), np.inf)
     return min(found, key=lambda one: one.score, default=nothing)
 

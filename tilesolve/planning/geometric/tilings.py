@@ -23,6 +23,7 @@ from tilesolve.planning.geometric.class_trees import (
     list_bands,
     list_boxes,
     price_boxes,
+    price_some,
 )
 from tilesolve.planning.setting import Choice, Setting
 
@@ -114,20 +115,32 @@ Tilings = Product | Sequence[Mapping[str, Chain]]
 """Many tilings: all combinations of chains, or a list."""
 
 
-def times_of(setting: Setting, choice: Choice, tilings: Tilings) -> NDArray[np.float64]:
+def times_of(
+    setting: Setting,
+    choice: Choice,
+    tilings: Tilings,
+    limit: float = np.inf,
+    overlap: float = 0.0,
+) -> NDArray[np.float64]:
     """Return the exact seconds of every server and of the arithmetic: time by tiling.
 
-    Those of a tiling that breaks a limit are infinite.
+    Those of a tiling that breaks a limit are infinite, and may be if it scores more than `limit`
+    with this overlap.
     """
     boxes, shape = _boxes(setting, tilings)
-    fits = np.broadcast_to(_keeps_limits(setting, choice, boxes), shape).ravel()
-    if fits.all():
-        return _price(setting, choice, boxes, shape)
+    fits = np.broadcast_to(_keeps_limits(setting, choice, boxes), shape)
     times = np.full((len(setting.places) + 1, len(tilings)), np.inf)
-    if fits.any():
-        some, numbers = _leave_out(tilings, fits)
-        times[:, numbers] = _price(setting, choice, *_boxes(setting, some))
-        times[:, ~fits] = np.inf
+    if not fits.any():
+        return times
+    some = price_some(setting, choice, boxes, fits, limit, overlap)
+    if some is not None:
+        times[:, fits.ravel()] = some
+    elif fits.all():
+        times = _price(setting, choice, boxes, shape)
+    else:
+        left, numbers = _leave_out(tilings, fits.ravel())
+        times[:, numbers] = _price(setting, choice, *_boxes(setting, left))
+        times[:, ~fits.ravel()] = np.inf
     return times
 
 
@@ -158,25 +171,27 @@ class Prices:
     setting, choice
         The problem, the machine, and the loops around each tile.
     known
-        The times of each product so far.
+        The times of each product so far, and up to which score they are known, with which overlap.
     """
 
     setting: Setting
     choice: Choice
-    known: dict[Product, NDArray[np.float64]] = field(default_factory=dict)
+    known: dict[Product, tuple[NDArray[np.float64], float, float]] = field(default_factory=dict)
 
-    def times(self, tilings: Product) -> NDArray[np.float64]:
+    def times(self, tilings: Product, limit: float, overlap: float) -> NDArray[np.float64]:
         """Return what `times_of` does."""
-        if (known := self.known.get(tilings)) is None:
-            known = self.known[tilings] = times_of(self.setting, self.choice, tilings)
-        return known
+        times, most, share = self.known.get(tilings, (None, -np.inf, overlap))
+        if times is None or most < limit or (share != overlap and most < np.inf):
+            times = times_of(self.setting, self.choice, tilings, limit, overlap)
+            self.known[tilings] = times, limit, overlap
+        return times
 
     def ask(self, tilings: Sequence[Mapping[str, Chain]]) -> list[Product]:
         """Return some tilings as products, which are priced together if they are not known."""
         alone = [Product.of(tiling, {}, ()) for tiling in tilings]
         if not self.known.keys() >= set(alone):
             times = times_of(self.setting, self.choice, tilings)
-            self.known.update((one, times[:, [at]]) for at, one in enumerate(alone))
+            self.known.update((one, (times[:, [at]], np.inf, 0)) for at, one in enumerate(alone))
         return alone
 
     @property
