@@ -46,11 +46,14 @@ class Subscript:
     terms: tuple[tuple[int, str], ...]
     letters: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """The letters of the terms, in the order written."""
+    plain: bool = field(init=False, repr=False, compare=False)
+    """Whether it is a letter by itself, not an affine sum."""
 
     def __post_init__(self) -> None:
         if not self.terms:
             raise SpecError("a subscript needs a letter")
         object.__setattr__(self, "letters", tuple(letter for _, letter in self.terms))
+        object.__setattr__(self, "plain", len(self.terms) == 1 and self.terms[0][0] == 1)
         for coefficient, letter in self.terms:
             if not isinstance(letter, str) or len(letter) != 1 or not letter.isalpha():
                 raise SpecError(f"an index is one letter, not {letter!r}")
@@ -61,11 +64,6 @@ class Subscript:
         for letter, count in Counter(self.letters).items():
             if count > 1:
                 raise SpecError(f"the letter {letter!r} stands twice in the subscript {self}")
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is a letter by itself, not an affine sum."""
-        return len(self.terms) == 1 and self.terms[0][0] == 1
 
     def extent(self, extents: Mapping[str, int]) -> int:
         """Return how many positions it spans: ``1 + Σ c·(n-1)``, or 0 if any ``n`` is 0."""

@@ -76,16 +76,17 @@ def _keep_loops(f):
         kept[loop + 1] = found
 
 
-@compiled(POINTER, INT, inner=True)
-def _find_trips(f, loops):
-    """Find the trips of one tiling's loops that run, 0 for others."""
+@compiled(POINTER, INT, INT, inner=True)
+def _find_trips(f, loops, changed):
+    """Find the trips of one tiling's loops that run, 0 for others, where letters have changed."""
     letters, steps = ints(f, fields.KEPT_LETTER), ints(f, fields.KEPT_STEP)
     first, counts, trips = ints(f, fields.FIRST), ints(f, fields.COUNTS), reals(f, fields.TRIPS)
     for at in range(1, loops + 1):
-        here = first[letters[at]] + steps[at]
-        trips[at] = 0.0
-        if counts[here - 1] > counts[here]:
-            trips[at] = as_real(counts[here - 1]) / as_real(counts[here])
+        if (changed >> letters[at]) & 1:
+            here = first[letters[at]] + steps[at]
+            trips[at] = 0.0
+            if counts[here - 1] > counts[here]:
+                trips[at] = as_real(counts[here - 1]) / as_real(counts[here])
 
 
 @compiled(POINTER, INT, INT, INT, INT, inner=True)
@@ -346,7 +347,7 @@ def count_tilings(address):
             first[letter] = at
             calls = calls * as_real(ints(f, fields.COUNTS)[at + 1])
         left = left | changed
-        _find_trips(f, loops)
+        _find_trips(f, loops, changed)
         _find_footprints(f, loops, changed, 0, copies)
         _count_copies(f, loops, tiling)
         counted = _count_places(f, loops, tiling, left, calls, copies)

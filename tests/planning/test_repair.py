@@ -535,13 +535,12 @@ def test_tilings_take_the_same_time_together_as_alone(spec, sizes, monkeypatch):
     prices, overlap = Prices(setting, choice), setting.overlap
     scores = score_times(listed, overlap)
     for limit in (*np.quantile(scores[np.isfinite(scores)], (0, 0.1, 0.6)), np.inf):
-        for found in (
-            times_of(setting, choice, combined, limit, overlap),
-            prices.times(combined, limit, overlap),
-            prices.times(combined, limit / 2, overlap),
-        ):
-            assert (found == listed)[:, scores <= limit].all()
-            assert (np.isinf(found) | (found == listed)).all()
+        for most in (limit, limit / 2, 2 * limit):
+            best = prices.least(combined, overlap, most)
+            assert best.score > most or best.score == scores.min() <= most
+            if best.score < np.inf:
+                assert best.tiling == each[int(np.argmin(scores))]
+                assert (best.times == listed[:, np.argmin(scores)]).all()
     monkeypatch.setattr(class_trees, "is_counting", lambda: False)
     monkeypatch.setattr(traffic, "count_compiled", lambda *_: None)
     assert (times_of(setting, choice, combined) == listed).all()

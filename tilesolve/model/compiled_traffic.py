@@ -144,9 +144,10 @@ class Form:
         steps
             Numbers, or arrays of them.
         keep
-            Which tilings are asked for, one after another, if not all.
+            Which tilings are asked for, one after another, if not all. Those are taken out of it
+            whose count is not finished.
         limits
-            What ends the count of a tiling, as `traffic_fields` has it: its calls are infinite.
+            What ends the count of a tiling, as `traffic_fields` has it.
         """
         shape: tuple[int, ...] = ()
         owns = []
@@ -209,6 +210,10 @@ class Form:
         from tilesolve.kernels.runtime import traffic_walk  # loads the compiler's binding
 
         traffic_walk.count_tilings(f.ctypes.data)
+        if keep is not None:
+            counted = np.isfinite(found[-1])
+            keep[keep] = counted
+            found = found[:, counted]
         each: list[Size] = list(found) if shape else found.tolist()
         moved, packing, volumes = (
             tuple(tuple(each[at : at + tensors]) for at in range(begin, begin + rows[1], tensors))

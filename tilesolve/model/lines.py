@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
@@ -52,18 +53,23 @@ def line_waste(
     >>> line_waste(problem, {"n": line}, {"m": 8, "k": 8}, 64, [output]).round(2).tolist()
     [1.5, 1.25]
     """
-    sizes = dict(zip(problem.spec.tensors, problem.bytes, strict=True))
-    total = max(1, sum(sizes.values()))
-    waste = np.ones(1)
+    shares, waste = _shares_of_bytes(problem), np.ones(1)
     box: Mapping[str, Any] = {**known, **sides}
     for tensor in tensors:
         if any(letter in sides for letter in _trailing_letters(tensor, box)):
             run = run_of(problem, tensor, box)
             amid = share_amid_lines(problem, box, line) if ends else 0.0
             of_runs = ends * amid if tensor == problem.spec.output else 0.0
-            share = sizes[tensor] / total
-            waste = waste + share * run_waste(run, line, problem.itemsize, of_runs)
+            waste = waste + shares[tensor] * run_waste(run, line, problem.itemsize, of_runs)
     return waste
+
+
+@lru_cache(maxsize=64)
+def _shares_of_bytes(problem: Problem) -> Mapping[Tensor, float]:
+    """Return the share of all bytes that each tensor has."""
+    sizes = dict(zip(problem.spec.tensors, problem.bytes, strict=True))
+    total = max(1, sum(sizes.values()))
+    return {tensor: size / total for tensor, size in sizes.items()}
 
 
 def _trailing_letters(tensor: Tensor, sides: Mapping[str, Any]) -> list[str]:

@@ -89,7 +89,7 @@ def price_some(
 ) -> NDArray[np.float64] | None:
     """Return the times of some tilings, one after another; None where Python counts what moves.
 
-    Those of tilings that score more than a limit may be infinite.
+    Some that score more than a limit may be left out: they are taken out of `keep`.
 
     Parameters
     ----------
@@ -122,7 +122,6 @@ def price_some(
     times = np.empty((len(setting.places) + 1, np.count_nonzero(keep)))
     for at, seconds in enumerate(_seconds(setting, setting.places, found).values()):
         times[at] = seconds
-    times[:, np.isinf(times[-1])] = np.inf
     return times
 
 

@@ -34,6 +34,7 @@ from tilesolve.contractions.errors import SolverError
 from tilesolve.model.formulas import name_tile
 from tilesolve.model.score import score_times
 from tilesolve.planning.geometric.tilings import (
+    Best,
     Chain,
     Integral,
     Prices,
@@ -69,36 +70,42 @@ def repair(
         If not even the smallest tiles keep all limits.
     """
     prices, wide = Prices(setting, choice), _wide_options(setting, choice, tiles)
-    nearest = _search(prices, tiles, wide)
+    trivial = trivial_tilings(setting)
+    alone = times_of(setting, choice, trivial)
+    nearest = _search(prices, tiles, wide, _best_of(trivial, alone, TIE_WEIGHT))
     if not np.isfinite(nearest.times).all():
         raise SolverError(
             "not even the smallest tiles fit the machine's levels: "
             + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
         )
-    best = _find_least_score(prices, wide, nearest)
+    best = _find_least_score(prices, wide, nearest, _best_of(trivial, alone, setting.overlap))
+    priced = prices.count + len(trivial)
     fastest, least = (
-        integral_of(setting, one.tiling, one.times, prices.count) for one in (nearest, best)
+        integral_of(setting, one.tiling, one.times, priced) for one in (nearest, best)
     )
     return fastest, least
 
 
 def _search(
-    prices: Prices, tiles: Mapping[str, float], wide: Mapping[str, Sequence[Chain]]
-) -> _Best:
+    prices: Prices,
+    tiles: Mapping[str, float],
+    wide: Mapping[str, Sequence[Chain]],
+    trivial: Best,
+) -> Best:
     """Return the best tiling near continuous tile sizes; its times are infinite if none fits.
 
-    Wide options are chains around these sizes, see `_wide_options`.
+    It is no worse than a trivial one. Wide options are chains around these sizes, see
+    `_wide_options`.
     """
     setting, choice = prices.setting, prices.choice
     indices = setting.fused.problem.spec.letters
-    trivial = trivial_tilings(setting)
-    best = _best_of(prices, trivial, TIE_WEIGHT)
+    best = trivial
     # All wide options at once hold all that are looked at first.
     shares = SHRINK_FACTORS if len(groups_of(wide)) > 1 else ()
     for share in shares:
         near = {i: _chains_near(setting, choice, tiles, i, [share]) for i in indices}
         best = _improve(prices, best, near, TIE_WEIGHT)
-        if best.tiling not in trivial:
+        if best is not trivial:
             break
     before = float("inf")
     while best.score < before * (1 - ROUND_GAIN):
@@ -110,7 +117,9 @@ def _search(
     return best
 
 
-def _find_least_score(prices: Prices, wide: Mapping[str, Sequence[Chain]], nearest: _Best) -> _Best:
+def _find_least_score(
+    prices: Prices, wide: Mapping[str, Sequence[Chain]], nearest: Best, trivial: Best
+) -> Best:
     """Return the tiling of least score around one of least time, whose sums are cut as evenly.
 
     Shorter sums leave room for wider tiles, which move less.
@@ -123,8 +132,7 @@ def _find_least_score(prices: Prices, wide: Mapping[str, Sequence[Chain]], neare
             options[index] = [chain, *_even_chains(setting, index, chain, even[index])]
         else:
             options[index] = [*options[index], *_shorter_chains(setting, index, chain)]
-    trivial = _best_of(prices, trivial_tilings(setting), setting.overlap)
-    again = _Best(nearest.tiling, nearest.times, score_times(nearest.times, setting.overlap))
+    again = Best(nearest.tiling, nearest.times, score_times(nearest.times, setting.overlap))
     found = min(again, trivial, key=lambda one: one.score)
     return _improve(prices, found, options, setting.overlap)
 
@@ -138,38 +146,24 @@ def _wide_options(
     return {i: _chains_near(setting, choice, tiles, i, factors) for i in letters}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Best:
-    """The best tiling so far, its times and its score."""
-
-    tiling: dict[str, Chain]
-    times: NDArray[np.float64]
-    score: float
-
-
-def _best_of(prices: Prices, tilings: Sequence[Mapping[str, Chain]], overlap: float) -> _Best:
-    """Return the best of a few tilings."""
-    alone = prices.ask(tilings)
-    return min((_least(prices, one, overlap, np.inf) for one in alone), key=lambda one: one.score)
-
-
-def _least(prices: Prices, tilings: Product, overlap: float, limit: float) -> _Best:
-    """Return the best tiling of a product, if any scores no more than a limit."""
-    times = prices.times(tilings, limit, overlap)
+def _best_of(
+    tilings: Sequence[dict[str, Chain]], times: NDArray[np.float64], overlap: float
+) -> Best:
+    """Return the best of a few tilings with some times."""
     scores = score_times(times, overlap)
     at = int(np.argmin(scores))
-    return _Best(tilings.tiling(at), times[:, at], float(scores[at]))
+    return Best(tilings[at], times[:, at], float(scores[at]))
 
 
 def _improve(
-    prices: Prices, best: _Best, options: Mapping[str, Sequence[Chain]], overlap: float
-) -> _Best:
+    prices: Prices, best: Best, options: Mapping[str, Sequence[Chain]], overlap: float
+) -> Best:
     """Return the best tiling among options for each group of indices in turn.
 
     The other indices have the chains of the best tiling so far.
     """
     for group in groups_of(options):
-        found = _least(prices, Product.of(best.tiling, options, group), overlap, best.score)
+        found = prices.least(Product.of(best.tiling, options, group), overlap, best.score)
         best = found if found.score < best.score else best
     return best
 
@@ -206,8 +200,8 @@ def single_tile(setting: Setting, choice: Choice) -> Integral | None:
 
 
 def _best_even(
-    prices: Prices, best: _Best, options: Mapping[str, Sequence[Chain]], index: str
-) -> _Best:
+    prices: Prices, best: Best, options: Mapping[str, Sequence[Chain]], index: str
+) -> Best:
     """Return the best tiling near a given one whose tiles cut the letters of an index evenly.
 
     The others' options are tried around it. Its times are infinite if there is none.
@@ -223,8 +217,8 @@ def _best_even(
         for group in groups
         if even
     )
-    found = [_least(prices, one, TIE_WEIGHT, limit) for one in products]
-    nothing = _Best(best.tiling, np.array([np.inf]), np.inf)
+    found = [prices.least(one, TIE_WEIGHT, limit) for one in products]
+    nothing = Best(best.tiling, np.array([np.inf]), np.inf)
     return min(found, key=lambda one: one.score, default=nothing)
 
 

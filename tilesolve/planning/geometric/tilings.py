@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import combinations
 from math import prod
 from operator import and_
@@ -115,33 +115,40 @@ Tilings = Product | Sequence[Mapping[str, Chain]]
 """Many tilings: all combinations of chains, or a list."""
 
 
-def times_of(
+def times_of(setting: Setting, choice: Choice, tilings: Tilings) -> NDArray[np.float64]:
+    """Return the exact seconds of every server and of the arithmetic: time by tiling.
+
+    Those of a tiling that breaks a limit are infinite.
+    """
+    numbers, found = _find_times(setting, choice, tilings)
+    times = np.full((len(setting.places) + 1, len(tilings)), np.inf)
+    times[:, numbers] = found
+    return times
+
+
+def _find_times(
     setting: Setting,
     choice: Choice,
     tilings: Tilings,
     limit: float = np.inf,
     overlap: float = 0.0,
-) -> NDArray[np.float64]:
-    """Return the exact seconds of every server and of the arithmetic: time by tiling.
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return the numbers of tilings that keep all limits, in order, and the times of each.
 
-    Those of a tiling that breaks a limit are infinite, and may be if it scores more than `limit`
-    with this overlap.
+    Some that score more than `limit`, with this overlap, may be left out.
     """
     boxes, shape = _boxes(setting, tilings)
-    fits = np.broadcast_to(_keeps_limits(setting, choice, boxes), shape)
-    times = np.full((len(setting.places) + 1, len(tilings)), np.inf)
+    fits = np.broadcast_to(_keeps_limits(setting, choice, boxes), shape).copy()
     if not fits.any():
-        return times
+        return np.arange(0), np.empty((len(setting.places) + 1, 0))
     some = price_some(setting, choice, boxes, fits, limit, overlap)
     if some is not None:
-        times[:, fits.ravel()] = some
-    elif fits.all():
-        times = _price(setting, choice, boxes, shape)
-    else:
-        left, numbers = _leave_out(tilings, fits.ravel())
-        times[:, numbers] = _price(setting, choice, *_boxes(setting, left))
-        times[:, ~fits.ravel()] = np.inf
-    return times
+        return np.flatnonzero(fits), some
+    if fits.all():
+        return np.arange(fits.size), _price(setting, choice, boxes, shape)
+    left, numbers = _leave_out(tilings, fits.ravel())
+    kept = fits.ravel()[numbers]
+    return numbers[kept], _price(setting, choice, *_boxes(setting, left))[:, kept]
 
 
 def _leave_out(tilings: Tilings, fits: NDArray[np.bool_]) -> tuple[Tilings, NDArray[np.intp]]:
@@ -163,6 +170,15 @@ def _leave_out(tilings: Tilings, fits: NDArray[np.bool_]) -> tuple[Tilings, NDAr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Best:
+    """The best tiling of some, its times and its score."""
+
+    tiling: dict[str, Chain]
+    times: NDArray[np.float64]
+    score: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Prices:
     """What tilings of a setting take with a choice of loops; no product is priced twice.
 
@@ -171,28 +187,30 @@ class Prices:
     setting, choice
         The problem, the machine, and the loops around each tile.
     known
-        The times of each product so far, and up to which score they are known, with which overlap.
+        The best of each product so far by overlap, and the limit within which it was looked for.
     """
 
     setting: Setting
     choice: Choice
-    known: dict[Product, tuple[NDArray[np.float64], float, float]] = field(default_factory=dict)
+    known: dict[Product, dict[float, tuple[float, Best]]] = field(default_factory=dict)
 
-    def times(self, tilings: Product, limit: float, overlap: float) -> NDArray[np.float64]:
-        """Return what `times_of` does."""
-        times, most, share = self.known.get(tilings, (None, -np.inf, overlap))
-        if times is None or most < limit or (share != overlap and most < np.inf):
-            times = times_of(self.setting, self.choice, tilings, limit, overlap)
-            self.known[tilings] = times, limit, overlap
-        return times
+    def least(self, tilings: Product, overlap: float, limit: float) -> Best:
+        """Return the tiling of least score, see `score_times`, if that is no more than a limit.
 
-    def ask(self, tilings: Sequence[Mapping[str, Chain]]) -> list[Product]:
-        """Return some tilings as products, which are priced together if they are not known."""
-        alone = [Product.of(tiling, {}, ()) for tiling in tilings]
-        if not self.known.keys() >= set(alone):
-            times = times_of(self.setting, self.choice, tilings)
-            self.known.update((one, (times[:, [at]], np.inf, 0)) for at, one in enumerate(alone))
-        return alone
+        Else return any one of a score beyond that.
+        """
+        known = self.known.setdefault(tilings, {})
+        most, best = known.get(overlap, (-np.inf, None))
+        if best is None or most < min(best.score, limit):
+            numbers, times = _find_times(self.setting, self.choice, tilings, limit, overlap)
+            scores = score_times(times, overlap) if numbers.size else np.array([np.inf])
+            at = int(np.argmin(scores))
+            if scores[at] <= limit and numbers.size:
+                best = Best(tilings.tiling(int(numbers[at])), times[:, at], float(scores[at]))
+            else:
+                best = Best(tilings.tiling(0), np.array([np.inf]), np.inf)
+            known[overlap] = limit, best
+        return best
 
     @property
     def count(self) -> int:
@@ -257,12 +275,13 @@ def _boxes(setting: Setting, tilings: Tilings) -> tuple[list[dict[str, Size]], t
     else:
         shape = (len(tilings),)
         for index in indices:
-            columns[index] = _sizes([tiling[index] for tiling in tilings], 1)
+            columns[index] = _sizes(tuple([tiling[index] for tiling in tilings]), 1)
     tiles = [{i: columns[i][level] for i in indices} for level in range(setting.levels)]
     return list_boxes(setting, tiles), shape
 
 
-def _sizes(chains: Sequence[Chain], axes: int) -> Sequence[Size]:
+@lru_cache(maxsize=256)
+def _sizes(chains: tuple[Chain, ...], axes: int) -> Sequence[Size]:
     """Return the sizes of chains, level by level: along the first of some axes, if they differ."""
     if all(chain == chains[0] for chain in chains):
         return [float(size) for size in chains[0]]
