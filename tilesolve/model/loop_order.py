@@ -75,13 +75,14 @@ def order_loops(
         moved = [steps if several and not own.isdisjoint(steps) else {} for steps in tensors]
         while len(free) > 1:
             held = sum(pages_of(steps, box) for steps in tensors) <= tlb_pages
-            weight = 0 if held else RUN_PAGE_VISITS
             visits = {}
             for i in free:
                 wider, trips = {**box, i: outer[i]}, ceil(outer[i] / inner[i])
-                pages = sum(pages_of(steps, wider) for steps in moved if steps)
-                runs = sum(runs_of(steps, wider, line) for steps in moved[1:] if steps)
-                visits[i] = (pages + weight * runs) / trips
+                pages: float = sum(pages_of(steps, wider) for steps in moved if steps)
+                if not held:
+                    runs = sum(runs_of(steps, wider, line) for steps in moved[1:] if steps)
+                    pages += RUN_PAGE_VISITS * runs
+                visits[i] = pages / trips
             fewest = min(visits.values())
             letter = next(i for i in free if visits[i] <= fewest * (1 + PAGE_VISIT_TOLERANCE))
             free.remove(letter)

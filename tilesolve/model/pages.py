@@ -87,7 +87,7 @@ def _run(
 ) -> tuple[int, list[tuple[int, int]]]:
     """Return the bytes of each run of a box, and the strides and sides between runs."""
     run = 1
-    steps = sorted((abs(stride), max(1, sides[i])) for i, stride in strides.items())
+    steps = sorted([(abs(stride), max(1, sides[i])) for i, stride in strides.items()])
     for at, (stride, side) in enumerate(steps):
         if stride >= run + gap:
             return run, steps[at:]

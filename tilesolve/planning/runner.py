@@ -104,16 +104,19 @@ class Runner:
         if len(self.operands) != 2 or not self.tiles:
             return nest
         copies, split = nest.packed if copies is None else copies, self._split_roles(nest.bands[0])
-        found = self._arrange(nest.bands, copies, split)
-        top = self.top(replace(nest, bands=found), copies, windows)
-        if not self._is_tabulated(found[top]):
-            found = self._arrange(self._cut_to_table(found, top), copies, split)
-        found = self._merge_rows(found, copies, split)
-        if not (split or nest.sequences or any(copies)):
-            found = self._lengthen(found)
-        if found == nest.bands:
-            return nest
-        return self.form(replace(nest, bands=found), copies, windows)
+        while True:
+            found = self._arrange(nest.bands, copies, split)
+            top = self.top(replace(nest, bands=found), copies, windows)
+            if not self._is_tabulated(found[top]):
+                found = self._arrange(self._cut_to_table(found, top), copies, split)
+            found = self._merge_rows(found, copies, split)
+            if not (split or nest.sequences or any(copies)):
+                found = self._lengthen(found)
+            if found == nest.bands:
+                return nest
+            if found[0] != nest.bands[0]:
+                split = self._split_roles(found[0])
+            nest = replace(nest, bands=found)
 
     def top(
         self,

@@ -105,8 +105,8 @@ class Shape:
         sides = np.log([program.variables[name] for name in names])
         bounds = np.array([bound for *_, bound in sums])
         pairs = np.zeros((len(program.nested), len(names)))
-        for row, (one, other) in zip(pairs, program.nested, strict=True):
-            row[at[one]], row[at[other]] = 1.0, -1.0
+        for row, (lower, upper) in zip(pairs, program.nested, strict=True):
+            row[at[lower]], row[at[upper]] = 1.0, -1.0
         nested = tuple(f"nested[{one},{other}]" for one, other in program.nested)
         return cls(
             names,

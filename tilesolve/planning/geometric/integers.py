@@ -367,7 +367,9 @@ def _chains_near(
     @cache
     def list_sizes(level: int, inner: int) -> list[int]:
         sizes = near[level].sizes(inner, extent) if own[level] else {inner}
-        return sorted({_round_up(size, inner, least[level], extent) for size in sizes})
+        if least[level] > inner:
+            sizes = {_round_up(size, inner, least[level], extent) for size in sizes}
+        return sorted(sizes)
 
     chains: list[Chain] = [()]
     for level in range(depth):
