@@ -42,6 +42,7 @@ from tilesolve.contractions.statements.terms import (
     Reduce,
     Term,
 )
+from tilesolve.contractions.statements.values import converted
 
 _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -341,7 +342,7 @@ class _Statement:
         if name == "where" and len(given) == 3:
             return Choose(*given)
         if name in DTYPES and len(given) == 1:
-            return Cast(name, given[0])
+            return converted(given[0], name)
         if name in ("where", *SCANS, *DTYPES):
             usage = {"where": "where(test, yes, no)"}.get(name, f"{name}(A[i])")
             usage = f"{name}(A[i,k], k)" if name in SCANS else usage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,3 +54,17 @@ def replace_terms(term: Term, replaced: Mapping[Term, Term]) -> Term:
         return replaced[term]
     parts = [replace_terms(part, replaced) for part in term.parts]
     return term.rebuilt(parts) if parts else term
+
+
+def converted(term: Term, dtype: str) -> Term:
+    """Return a term in another dtype; of two numbers, the one that is chosen has it from the start.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.terms import Param
+    >>> print(converted(Choose(Param("a") > 0, Number(255), Number(0)), "uint8"))
+    where(a > 0, uint8(255), uint8(0))
+    """
+    if isinstance(term, Choose) and isinstance(term.yes, Number) and isinstance(term.no, Number):
+        return replace(term, yes=Cast(dtype, term.yes), no=Cast(dtype, term.no))
+    return Cast(dtype, term)

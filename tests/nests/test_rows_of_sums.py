@@ -8,9 +8,10 @@ from turns import examples
 
 from tests.support import guard_pages
 from tilesolve.contractions.statements.computation import bind_stages
+from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
-from tilesolve.nests.loop_choice import price_loops
+from tilesolve.nests.loop_choice import price_loops, row_by_row_tree
 from tilesolve.nests.plan import NestPlan, nest
 from tilesolve.nests.request import NestRequest
 from tilesolve.nests.shapes import followed_tree, lone_rows_tree
@@ -89,3 +90,33 @@ def test_rows_of_memory_are_added_up_one_after_another():
     found = nest("s[y] += A[y,x]", {"y": 90000, "x": 200}, "float32", machine=MACHINE, cache=False)
     (solution,) = found.solutions
     assert [(one.letter, one.step) for one in solution.loops.loops] == [("y", 1), ("x", 1)]
+
+
+@examples(10, 40)
+@given(
+    st.sampled_from(["d[i,j] = sum(X[i,k] & Y[k,j], k)", "d[i,j] = max(X[i,k] + Y[j,k], k)"]),
+    st.sampled_from(["int32", "uint8", "int64"]),
+    st.tuples(st.integers(1, 30), st.sampled_from([1, 15, 16, 17, 64, 70, 130]), st.integers(1, 9)),
+    st.integers(1, 2),
+    st.sampled_from(["", "i >= 1"]),
+)
+def test_tiles_of_sums_that_follow_a_row(text, dtype, extents, threads, region):
+    """Their values, wherever they end."""
+    sizes = dict(zip("ijk", extents, strict=True))
+    computation = bind_stages(parse_stages(text, region or ()), sizes, dtype)
+    request = NestRequest(computation, MACHINE, threads)
+    loops = row_by_row_tree(request)
+    if loops is None:
+        return
+    solution = LoopSolution(request, "asked for", price_loops(request, loops), loops)
+    rng = np.random.default_rng(extents)
+    arrays = {x: rng.integers(0, 99, computation.array(x).shape).astype(dtype) for x in "XY"}
+    found = NestPlan(SolvedNest(request, (solution,)))(**arrays)
+    np.testing.assert_array_equal(found, evaluate(computation, arrays))
+
+
+def test_tiles_of_short_sums_follow_a_row():
+    """Lines that two tiles share wait for no other row."""
+    sizes = {"i": 1800, "j": 768, "k": 4}
+    plan = nest("d[i,j] = max(X[i,k] + Y[k,j], k)", sizes, "int64", machine=MACHINE)
+    assert [one.letter for one in plan.solutions[0].loops.loops[:2]] == ["i", "j"]

@@ -19,7 +19,7 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.promotion import widest_bytes
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Read
+from tilesolve.contractions.statements.terms import Apply, Read
 from tilesolve.kernels.programs.known_positions import list_spread
 from tilesolve.kernels.programs.nodes import list_nodes
 from tilesolve.machine.model import Machine
@@ -86,7 +86,8 @@ def step_seconds(
     the ones before. `rows` are those that are written out around vectors, see `count_operations`.
     """
     slot = slot_seconds(stage, dtypes, machine, threads)
-    count = max(count_operations(stage.term, dtypes, vector, rows), 1)
+    terms = (stage.term, *stage.target.parts)
+    count = max(sum(count_operations(one, dtypes, vector, rows) for one in terms), 1)
     if stage.update is not None:  # a vector has its line's end amid it
         updates = machine.costs.update_cycles * (2 if vector else 1)
         return max(count / 2 * slot, updates / machine.frequency)
@@ -132,6 +133,8 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     trips = _Trips(stage, tree, computation.sizes, lanes)
     work = step_seconds(stage, dtypes, machine, tree.threads, vector, trips.written_out())
     cycle = 1 / machine.frequency
+    if stage.sequence and not vector:  # an element waits for the one before it
+        work = max(work, _count_waiting(stage) * machine.fma_latency * cycle)
     whole = np.dtype(computation.output.dtype).kind in "biu"
     if stage.update is not None and whole and not vector:
         work *= NEST_WHOLE_UPDATE_SHARE
@@ -161,6 +164,12 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
     latency = (1 if whole else machine.fma_latency) / trips.sums_in_turn(sums)
     seconds = steps * max(sums * work, latency * cycle) + calls * start
     return seconds * trips.share_of_thread()
+
+
+def _count_waiting(stage: Stage) -> int:
+    """Return how many operations of an element wait for another one of its array."""
+    own = (one for one in stage.term.all if isinstance(one, Apply))
+    return sum(any(read.array == stage.name for read in one.reads) for one in own)
 
 
 def _joining_seconds(stage: Stage, computation: Computation, slot: float) -> float:

@@ -27,6 +27,7 @@ from tilesolve.nests.shapes import (
     find_shared_row,
     followed_tree,
     lone_rows_tree,
+    make_tree,
     pixel_tree,
     plain_tree,
     rows_tree,
@@ -214,6 +215,8 @@ def _untiled_trees(request: NestRequest, streamed: bool) -> Iterator[LoopTree]:
     sums = stage.reduction is not None and request.computation.points(stage)
     if sums and request.mode not in ("thesis", "plain"):
         yield untiled_tree(request) if stage.output else single_tree(request)
+        if request.mode == "default" and (rows := row_by_row_tree(request)):
+            yield rows
         return
     if request.mode == "default" and (block := choose_block(request)):
         yield windows_tree(request, block)
@@ -225,6 +228,24 @@ def _untiled_trees(request: NestRequest, streamed: bool) -> Iterator[LoopTree]:
         yield rows_tree(request, row, NEST_SHARED_ROWS)
         if streamed and has_whole_lines(request.computation.output, request.machine.levels[0].line):
             yield rows_tree(request, row, NEST_SHARED_ROWS, streamed=True)
+
+
+def row_by_row_tree(request: NestRequest) -> LoopTree | None:
+    """Return the loops of `untiled_tree` whose tiles follow one another along a row of the output.
+
+    Lines that two of them share are near then. None if they do anyway, or where letters bound one
+    another.
+    """
+    stage = request.statement
+    if not stage.output or any(len(one.letters) > 1 for one in stage.where):
+        return None
+    loops = [replace(one, body=()) for one in untiled_tree(request).loops]
+    begin = next((at for at, one in enumerate(loops) if one.letter in stage.summed), 0)
+    column = stage.output[-1]
+    outer = sorted(loops[:begin], key=lambda x: (x.letter, x.kind) == (column, "serial"))
+    if outer == loops[:begin]:
+        return None
+    return make_tree(request, [*outer, *loops[begin:]], len(loops) - begin)
 
 
 def _keeps_sums(request: NestRequest) -> bool:

@@ -34,6 +34,7 @@ from tilesolve.nests.solutions import (
 )
 from tilesolve.nests.solved import SolvedNest, add_seconds
 from tilesolve.nests.split import (
+    split_functions,
     split_parts,
     split_scans,
     split_searches,
@@ -112,10 +113,11 @@ def _solve(request: NestRequest) -> tuple[NestSolution, ...]:
             raise PlanError(f"{request.statement} runs in the order of {letter}, by a nest alone")
         wanted = "nest"
     found = _solve_by_route(request, wanted)
-    if wanted is None:  # fewer products may take less
+    if wanted is None:  # fewer products may take less, and functions side by side
+        split = split_functions(request.computation)
         parts = (
-            tuple(x for one in factored.stages for x in _solve(request.of(factored, one)))
-            for factored in yield_factored(request.computation)
+            tuple(x for one in several.stages for x in _solve(request.of(several, one)))
+            for several in (*yield_factored(request.computation), *filter(None, (split,)))
         )
         found = min([found, *parts], key=add_seconds)
     return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from tilesolve.constants.nests import NEST_CONTRACTION_FLOPS
+from tilesolve.constants.nests import NEST_CONTRACTION_FLOPS, NEST_OPERATIONS
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation, bind_stages
 from tilesolve.contractions.statements.operations import SEARCHES, identity, named_kind
@@ -132,6 +133,51 @@ def new_name(wanted: str, names: set[str]) -> str:
         wanted += "_"
     names.add(wanted)
     return wanted
+
+
+def split_functions(computation: Computation) -> Computation | None:
+    """Return updates as statements that compute the functions in them before, side by side.
+
+    None where there are none, or in a region.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> stages = parse_stages("h[v[i]] += exp(x[i]) * w[i]")
+    >>> for stage in split_functions(bind_stages(stages, 9, "int32", {"h": (5,)})).stages:
+    ...     print(stage)
+    h_exp[i] = exp(x[i])
+    h[v[i]] += h_exp[i] * w[i]
+    """
+    (stage,), names, dtypes = computation.stages, set(computation.dtypes), computation.dtypes
+    if stage.update is None or stage.where:
+        return None
+    stages: list[Stage] = []
+    replaced: dict[Term, Term] = {}
+    for one in (*stage.target.parts, stage.term):
+        for function in _outer_functions(one):
+            axes = tuple(Affine.letter(x) for x in stage.letters if x in function.letters)
+            if function in replaced or not axes or stage.name in {x.array for x in function.reads}:
+                continue
+            name = new_name(f"{stage.name}_{function.name}", names)
+            stages.append(Stage(name, axes, function, named_kind(function.kind(dtypes))))
+            replaced[function] = Read(name, axes)
+    if not stages:
+        return None
+    target, term = (replace_terms(one, replaced) for one in (stage.target, stage.term))
+    assert isinstance(target, Read)
+    stages.append(replace(stage, axes=target.subscripts, term=term))
+    shapes = {array.name: array.shape for array in computation.arrays}
+    return bind_stages(stages, computation.sizes, dtypes, shapes)
+
+
+def _outer_functions(term: Term) -> Iterator[Apply]:
+    """Yield the functions of many operations within a term that are in no other one."""
+    if isinstance(term, Apply) and NEST_OPERATIONS.get(term.name, 1) >= NEST_OPERATIONS["sqrt"]:
+        yield term
+        return
+    for one in term.parts:
+        yield from _outer_functions(one)
 
 
 def split_parts(computation: Computation, least_flops: int = NEST_CONTRACTION_FLOPS) -> Computation:

@@ -52,3 +52,12 @@ def test_bytes_are_what_each_of_them_is(term, kind, made, rows, columns, shift):
     np.testing.assert_array_equal(out, expected)
     assert (room[:shift] == 77).all()
     assert (room[shift + expected.size :] == 77).all()
+
+
+def test_a_choice_of_two_numbers_is_one_in_the_dtype_it_is_cast_to():
+    """Numbers that do not fit wrap around, as NumPy's do."""
+    A = np.arange(200, dtype="uint8")
+    for kind in ("uint8", "int16", "float32", "bool"):
+        found = nest(f"o[i] = {kind}(where(A[i] > 50, 300, -1))", {"A": A.shape}, "uint8")(A)
+        np.testing.assert_array_equal(found, np.where(A > 50, 300, -1).astype(kind))
+        assert found.dtype == kind

@@ -260,8 +260,9 @@ class _Writer:
                 return repr(value)
             case Param(name=name):
                 return name
-            case Cast(dtype=dtype):
-                return f"{given[0]}.astype('{dtype}')"
+            case Cast(dtype=dtype, term=inner):
+                array = f"np.array({given[0]})" if isinstance(inner, Number) else given[0]
+                return f"{array}.astype('{dtype}')"
             case Choose():
                 test, yes, no = (self._write(one, names) for one in (term.test, term.yes, term.no))
                 return f"np.where({test}, {yes}, {no})"
