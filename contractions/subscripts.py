@@ -59,6 +59,18 @@ class Subscripts:
             return self.operands
         return tuple("".join(tensor.letters) for tensor in self.spec.operands)
 
+    @property
+    def is_view(self) -> bool:
+        """Whether the output has the elements of a single operand, and sums nothing.
+
+        Examples
+        --------
+        >>> read("ii->i", [2]).is_view, read("ij->i", [2]).is_view
+        (True, False)
+        """
+        alone = self.spec is None and len(self.operands) == 1
+        return alone and set(self.operands[0]) == set(self.output)
+
     def name(self, letter: str) -> str:
         """Return what to call a letter in a message.
 

@@ -95,6 +95,24 @@ def test_a_dtype_to_compute_in(dtype, paths):
     same(ours, np.einsum(text, *operands, dtype="?", casting="unsafe"))
 
 
+@pytest.mark.parametrize("text", ["ee->e", "ij->ji", "ii->", "ij,jk->ik"])
+@pytest.mark.parametrize("dtype", ["<f8", ">f8", ">i4", "<f4"])
+def test_casting_and_orders_of_bytes(text, dtype):
+    """Views ignore what is given of dtypes, as numpy's do; casting "no" swaps no bytes."""
+    operands = [whole((3, 3), "f8", seed).astype(dtype) for seed in range(1 + ("," in text))]
+    for casting in ("no", "equiv", "safe", "same_kind", "unsafe"):
+        for wanted in (None, "f8", "f4", "i8"):
+            try:
+                theirs = np.einsum(text, *operands, dtype=wanted, casting=casting)
+            except TypeError:
+                with pytest.raises(DtypeError):
+                    tilesolve.einsum(text, *operands, dtype=wanted, casting=casting)
+                continue
+            ours = tilesolve.einsum(text, *operands, dtype=wanted, casting=casting)
+            same(ours, theirs)
+            assert np.shares_memory(ours, operands[0]) == np.shares_memory(theirs, operands[0])
+
+
 def test_the_list_format():
     """Lists of integers mean what letters do: numpy's integers, ranges and ellipses too."""
     a, b = whole((2, 3, 4), "i8"), whole((4, 3), "i8", 1)

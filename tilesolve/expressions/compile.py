@@ -135,8 +135,7 @@ def compile_expression(
         )
     given_path(options.optimize, len(shapes))
     sizes, spec = subscripts.sizes(shapes), subscripts.spec
-    is_view = spec is None and len(shapes) == 1 and set(sizes) == set(subscripts.output)
-    own = dtypes[0] if is_view else common_dtype(dtypes)
+    own = dtypes[0] if subscripts.is_view else common_dtype(dtypes)
     common = own if dtype is None else dtype
 
     def compile_in(computed: np.dtype[Any]) -> Expression:
@@ -144,7 +143,7 @@ def compile_expression(
             return compile_windows(spec, subscripts, shapes, dtypes, computed, options)
         return _compile_in(subscripts, sizes, shapes, dtypes, computed, options)
 
-    if is_half(common.name) and not is_view:
+    if is_half(common.name) and not subscripts.is_view:
         return _compile_halves(compile_in, dtypes, common)
     return compile_in(common)
 

@@ -225,6 +225,8 @@ def _general(
         as_dtype(out.dtype, "out")
     _check_choice("order", order, get_args(Order))
     _check_choice("casting", casting, get_args(Casting))
+    if out is None and len(arrays) == 1 and read(subscripts, [arrays[0].ndim]).is_view:
+        dtype, order, casting = None, "K", "safe"  # numpy returns a view, whatever is given
     computed = _computed(dtypes, out, dtype, casting)
     large = isinstance(out, np.ndarray) and is_new_aligned(out.nbytes)
     aligned = out is None or not large or begins_with_line(out)
@@ -286,10 +288,12 @@ def _computed(
     """
     also = [out.dtype] if isinstance(out, np.ndarray) else []
     wanted = common_dtype([*dtypes, *also]) if dtype is None else as_dtype(dtype, "dtype")
-    if dtype is not None or len(dtypes) > 1:
-        for number, given in enumerate(dtypes):
-            _check_cast(given, wanted, casting, f"operand {number}")
-    return None if dtype is None and out is None else wanted.newbyteorder("=")
+    alone = dtype is None and len(dtypes) == 1
+    wanted = wanted.newbyteorder("=")
+    for number, given in enumerate(dtypes):
+        kind = given.newbyteorder("=") if alone else wanted
+        _check_cast(given, kind, casting, f"operand {number}")
+    return None if dtype is None and out is None else wanted
 
 
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
