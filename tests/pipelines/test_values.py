@@ -1,12 +1,14 @@
 """What traced functions compute: what NumPy computes."""
 
+import re
 import warnings
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pytest
 from drawn_functions import DTYPES, OPERATIONS, drawn_functions
-from drawn_texts import draw_function
+from drawn_texts import draw_function, lay_out
 from hypothesis import given
 from hypothesis import strategies as st
 from turns import examples
@@ -14,12 +16,17 @@ from turns import examples
 import tilesolve
 from tilesolve.bench.pipelines import CASES
 from tilesolve.contractions.errors import SizeError, TilesolveError, TraceError
+from tilesolve.machine.model import Machine
+from tilesolve.nests.plan import keep_plan
+from tilesolve.nests.request import NestRequest
+from tilesolve.pipelines.front import PipelineFunction
+from tilesolve.pipelines.plan import PipelinePlan
 
 
-def check(function, arrays):
+def check(function, arrays, place=np.copy, **named):
     """A pipeline gives what NumPy does, in its dtype and shape; arguments are as NumPy has them."""
-    theirs, given = ([one.copy() for one in arrays] for _ in range(2))
-    run = tilesolve.pipeline(function, cache=False)
+    theirs, given = [one.copy() for one in arrays], [place(one) for one in arrays]
+    run = tilesolve.pipeline(function, cache=False, **named)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -57,15 +64,65 @@ def test_drawn_functions(drawn):
     check(function, arrays)
 
 
-@examples(12, 400)
+def drawn_lines(seed, change=str):
+    """A drawn function, and its arrays."""
+    text, arrays = draw_function(seed)
+    names = {"np": np}
+    exec(compile(change(text), "<drawn>", "exec"), names)
+    return names["function"], arrays
+
+
+@examples(16, 400)
 @given(st.integers(0, 10**6))
 def test_drawn_lines(seed):
     """Lines of several arrays, writes among them: NumPy's values, or an error of ours."""
-    text, arrays = draw_function(seed)
-    names = {"np": np}
-    exec(compile(text, "<drawn>", "exec"), names)
+    function, arrays = drawn_lines(seed)
     with suppress(TilesolveError):  # pipelines have not all of NumPy's dtypes and functions
-        check(names["function"], arrays)
+        check(function, arrays, partial(lay_out, seed), threads=1 + seed % 2)
+
+
+@examples(6, 200)
+@given(st.integers(0, 10**6), st.integers(0, 3))
+def test_drawn_steps(seed, steps):
+    """Steps are calls one after another, on what was written before."""
+    step, arrays = drawn_lines(seed, lambda x: re.sub("return .*", "return A, B", x))
+
+    def loop(*arrays):
+        for _ in range(steps):
+            arrays = step(*arrays)
+        return arrays
+
+    theirs = [one.copy() for one in arrays]
+    with warnings.catch_warnings(), suppress(TilesolveError):
+        warnings.simplefilter("ignore")
+        try:
+            loop(*theirs)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            return
+        found = tilesolve.pipeline(step, cache=False)(*arrays, steps=steps)
+        for one, other in zip(found, theirs, strict=True):
+            assert (one.dtype, one.shape) == (other.dtype, other.shape)
+            np.testing.assert_allclose(one, other, 1e-4, 1e-4)
+
+
+@examples(6, 200)
+@given(st.integers(0, 10**6))
+def test_drawn_lines_run_together(seed):
+    """Stages that slide, that overlap, and that run one by one give the same bits."""
+    function, arrays = drawn_lines(seed)
+    machine, found = Machine.load(None), []
+    with warnings.catch_warnings(), suppress(TilesolveError, ValueError, TypeError, IndexError):
+        warnings.simplefilter("ignore")
+        for fusion in ("slide", "overlap", "root"):
+
+            def plan(computation, fusion=fusion):
+                request = NestRequest(computation, machine, 1, "default", fusion=fusion)
+                return keep_plan(PipelinePlan, request, cache=False)
+
+            given = [one.copy() for one in arrays]
+            results = PipelineFunction(function, plan)(*given)
+            found.append([np.asarray(one).tobytes() for one in (*results, *given)])
+        assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("name", CASES)
