@@ -225,6 +225,22 @@ def test_sums_of_no_elements():
     check(lambda a, b: np.einsum("i,j->i", a, b.repeat(0)), [np.arange(3), np.array(2)])
 
 
+def test_sums_over_what_is_chosen():
+    """A sum over one of several arrays that were put together, and a view of one without axes."""
+
+    def chosen(a):
+        both = np.stack([a, a + 1])
+        return np.sum(both[1:] - both[:1], axis=0), np.sum(np.diff(both, axis=0), axis=-2)
+
+    def squeezed(a):
+        inner = a[:1].squeeze()
+        a *= 2
+        return inner, a
+
+    for function in (chosen, squeezed):
+        check(function, [np.arange(5)])
+
+
 def test_results_that_all_rows_read():
     """Threads divide rows that a result has not."""
     rng = np.random.default_rng(0)

@@ -14,7 +14,11 @@ _UNARY = (
     *("np.maximum.accumulate({a}, {axis})", "{a}.sum()[None]", "{a}[0, ...]", "{a}.max()"),
     *("{a}[{a}.argmax() % 2]", "{a}[[0, -1]][::-1]", "np.pad({a}, ({n}, 1), '{mode}')", "{a}[:0]"),
     *("np.moveaxis({a}, 0, {axis})", "np.broadcast_to({a}, (2, *{a}.shape))", "{a}.ravel()[::2]"),
-    *("sum({a}[..., k : k + 2] for k in range({n}))", "np.asarray({a}, '{dtype}')", "np.diff({a})"),
+    *(
+        "sum({a}[..., k : k + 2] for k in range(1 + {n}))",
+        "np.asarray({a}, '{dtype}')",
+        "np.diff({a})",
+    ),
     *("np.lib.stride_tricks.sliding_window_view({a}, 2, {axis})", "np.expand_dims({a}, {axis})"),
 )
 _BINARY = (

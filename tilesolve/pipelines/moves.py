@@ -62,7 +62,7 @@ def _expand_dims(array: Traced, axis: int | Sequence[int]) -> Traced:
 @traces(np.squeeze, method="squeeze")
 def _squeeze(array: Traced, axis: Axes = None) -> Traced:
     gone = [x for x in read_axes(axis, array.ndim) if axis is not None or array.shape[x] == 1]
-    return array[tuple(0 if one in gone else ALL for one in range(array.ndim))]
+    return array[(*(0 if one in gone else ALL for one in range(array.ndim)), ...)]
 
 
 @traces(np.broadcast_to)

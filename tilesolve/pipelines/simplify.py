@@ -189,7 +189,10 @@ class _Simplifier:
         made = replace(reader, term=put.into(reader.term), augmented=False)
         if any(isinstance(one, Position | Choose) for one in put.term.all):
             made = settle_choices(self.computation, made)
-            return made, cut_stage(self.computation, made)
+            parts = cut_stage(self.computation, made)
+            for one in (made, *parts):
+                _check_sums(one.term)
+            return made, parts
         before = self.cut[reader.name]
         return made, tuple(replace(part, term=put.into(part.term)) for part in before)
 
@@ -287,6 +290,13 @@ def _places(term: Term, letters: frozenset[str]) -> Iterator[tuple[Read, frozens
         yield from _places(part, letters)
 
 
+def _check_sums(term: Term) -> None:
+    """Raise `SpecError` if reductions run over letters that are gone, as with what was chosen."""
+    for one in term.all:
+        if isinstance(one, Reduce) and not set(one.over) <= set(one.term.letters):
+            raise SpecError(f"{one} runs over letters that its term has no more")
+
+
 @dataclass(frozen=True, slots=True)
 class _Put:
     """A term that takes the place of an array.
@@ -311,8 +321,8 @@ class _Put:
         parts = [self.into(one) for one in term.parts]
         changed = any(one is not old for one, old in zip(parts, term.parts, strict=True))
         found = term.rebuilt(parts) if changed else term
-        if isinstance(found, Reduce) and not set(found.over) <= set(found.term.letters):
-            raise SpecError(f"{found} runs over letters that its term has no more")
+        if isinstance(found, Reduce):
+            _check_sums(found)
         if not isinstance(found, Read) or found.array != self.name:
             return found
         places: dict[str, Place] = dict(zip(self.letters, found.subscripts, strict=True))
