@@ -225,34 +225,15 @@ def build(
     >>> len(build(family)) > len(build(family, family.shapes[:1])) > 1000
     True
     """
-    parsed, machine = _parse_module(family, shapes, cpu)
+    parsed, machine = parse_family(family, shapes, cpu)
     code: bytes = machine.emit_object(parsed)
     return code
 
 
-def assembly(
-    family: Family, shapes: Sequence[Shape] | None = None, cpu: TargetCpu | None = None
-) -> str:
-    """Return the assembly of what `build` makes.
-
-    Raises
-    ------
-    MachineError
-        If LLVM was built without the CPU's architecture.
-
-    Examples
-    --------
-    >>> "packed_float64_128_1x1_4" in assembly(Family("float64", 128, 4, 4))
-    True
-    """
-    parsed, machine = _parse_module(family, shapes, cpu)
-    text: str = machine.emit_assembly(parsed)
-    return text
-
-
-def _parse_module(
+def parse_family(
     family: Family, shapes: Sequence[Shape] | None, cpu: TargetCpu | None
 ) -> tuple[Any, Any]:
+    """Return a family's module, and the machine for which it is made, as `build` takes them."""
     from tilesolve.kernels.codegen import microkernel  # what runs made kernels needs none of it
 
     cpu = cpu or TargetCpu.here()

@@ -301,11 +301,6 @@ class Form:
         return first, second
 
     @property
-    def bulk_copies(self) -> int:
-        """Bulk copies in the kernel's code: of the tiles ahead, and in its loop."""
-        return (self.ahead + 1) * sum(map(self.pieces, self.boxed))
-
-    @property
     def shared_bytes(self) -> int:
         """Bytes of shared memory of a block: tiles, and two barriers a stage for bulk copies."""
         barriers = 2 * BARRIER_BYTES if self.boxed else 0

@@ -18,7 +18,7 @@ from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.computation import ArrayInfo
 from tilesolve.contractions.statements.terms import Term
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
-from tilesolve.kernels.codegen.object_code import TargetCpu, compile_module, optimise
+from tilesolve.kernels.codegen.object_code import TargetCpu, compile_module
 from tilesolve.kernels.ir.picked_bytes import FEATURE
 from tilesolve.kernels.objects import load_object, object_path
 from tilesolve.kernels.programs.layout import Layout, Strided
@@ -64,21 +64,12 @@ def plan_program(
     path = object_path("code", "program", skeleton, layout, bits, np.__version__)
 
     def build() -> bytes:
-        return compile_module(_lower(skeleton, layout, bits, cpu), cpu, unroll=False)
+        return compile_module(lower_program(skeleton, layout, bits, cpu), cpu, unroll=False)
 
     return CompiledProgram(program, skeleton, sizes, layout, bits, ProgramCode(path, build))
 
 
-def program_assembly(program: Program, cpu: TargetCpu) -> str:
-    """Return the assembly of a program for a CPU, with its widest vectors."""
-    layout = Layout.rows(program.computation)
-    module = _lower(find_skeleton(program)[0], layout, cpu.bits, cpu)
-    parsed, machine = optimise(module, cpu, unroll=False)
-    text: str = machine.emit_assembly(parsed)
-    return text
-
-
-def _lower(skeleton: Skeleton, layout: Layout, bits: int, cpu: TargetCpu) -> ir.Module:
+def lower_program(skeleton: Skeleton, layout: Layout, bits: int, cpu: TargetCpu) -> ir.Module:
     """Return a program in LLVM IR for a CPU."""
     from tilesolve.kernels.programs.module import lower  # most processes have code on disk
 

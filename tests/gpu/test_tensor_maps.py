@@ -8,6 +8,7 @@ import pytest
 from gpu_cases import SPECS, draw_group_tiling
 
 from tilesolve.contractions.device_problem import DeviceProblem
+from tilesolve.gpu import tensor_maps
 from tilesolve.gpu.launches import list_launches
 from tilesolve.gpu.product import Product
 from tilesolve.gpu.strategy import make_tiling, solve_for_device
@@ -120,3 +121,12 @@ def test_boxes_take_no_registers_and_few_instructions(monkeypatch):
     found = solve_for_device(even, device)
     assert found.form.boxed == (0, 1)
     assert found.form.ahead == found.form.stages - 2
+
+
+def test_rows_that_are_too_far_apart_are_no_boxes(monkeypatch):
+    """A dimension's stride is a multiple of 16 bytes, and less than the most that maps hold."""
+    found = Product.of(DeviceProblem.of("ij-ik-kj", "i=128 j=128 k=520", "float16"))
+    form = make_tiling(found, "float16", (64, 64, 64), (1, 1), 3, grouped=True).form
+    assert all(find_box(found, form, at) for at in range(2))
+    monkeypatch.setattr(tensor_maps, "MOST_STRIDE", 1040)
+    assert [find_box(found, form, at) is None for at in range(2)] == [True, False]

@@ -8,6 +8,7 @@ from compile_programs import compile_program
 from hypothesis import given
 from hypothesis import strategies as st
 from interpreter import interpret
+from machine_code import program_assembly
 from turns import WHOLE, examples, in_turn
 
 from tests.support.points import Points
@@ -16,7 +17,6 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.nest_suites import nest_suite
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.codegen.object_code import TargetCpu
-from tilesolve.kernels.programs.compiled_program import program_assembly
 from tilesolve.machine.model import Machine
 from tilesolve.model.loop_tree import Buffer, Loop
 from tilesolve.nests.planning import solve_nest

@@ -1,9 +1,17 @@
 """Schemes: what TTile's paper writes, read, printed and measured."""
 
+from dataclasses import replace
+
 import pytest
 
 from tilesolve.contractions.errors import PlanError, SizeError
-from tilesolve.planning.composition.scheme import Scheme
+from tilesolve.planning.composition.scheme import (
+    Scheme,
+    Sequence,
+    Tile,
+    Unrolled,
+    print_specifier,
+)
 
 LAYER = "[T16,k,T1,h,λseqh β.[(2,11),(1,12)],T17,w,T1,h,T1,h,T3,s,T3,r,T2,w,T256,c,Uβ,h,U2,k,Vk]"
 PAPER = (
@@ -36,12 +44,33 @@ def test_the_layer_of_the_paper_is_covered_exactly():
             Scheme.of(LAYER).covered({**sizes, letter: sizes[letter] + 1}, 16)
 
 
+def expand(loops):
+    """A scheme's text with sequences of loops in place of λ (section 6.1)."""
+    for at, one in enumerate(loops):
+        if isinstance(one, Sequence):
+            branches = []
+            for trips, size in one.loops:
+                inner = [
+                    replace(loop, trips=size)
+                    if isinstance(loop, Unrolled) and loop.trips == one.name
+                    else loop
+                    for loop in loops[at + 1 :]
+                ]
+                branches.append(expand([Tile(trips, one.letter), *inner]))
+            return write([*loops[:at], f"Seq({','.join(branches)})"])
+    return write(loops)
+
+
+def write(loops):
+    return f"[{','.join(one if isinstance(one, str) else print_specifier(one) for one in loops)}]"
+
+
 def test_the_product_of_the_paper_is_covered_exactly():
     """Figure 5: 128 rows are 12 times 6 and 8 times 7, and each has a branch of its own."""
     scheme = Scheme.of(PAPER[2])
     sizes = {"i": 128, "j": 128, "k": 64}
     assert scheme.covered(sizes, 8) == sizes
-    assert str(scheme.expanded()) == (
+    assert expand(scheme.specifiers) == (
         "[Rj,Seq([T12,i,T64,k,U6,i,U2,j,Vj],[T8,i,T64,k,U7,i,U2,j,Vj])]"
     )
     with pytest.raises(SizeError, match="no letter of the spec"):

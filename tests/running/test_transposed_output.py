@@ -9,7 +9,7 @@ import pytest
 from guessed_tiles import guess_plan
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running_cases import check_result, draw_operands, lay_out, make_shallow_machine
+from running_cases import check_result, draw_operands, lay_out, make_shallow_machine, trace_task
 from turns import examples
 
 from tilesolve.constants.tuning import MIN_TRANSPOSED_COLUMNS
@@ -56,7 +56,7 @@ def test_elements_are_written_by_themselves_only_where_few_lie_side_by_side(colu
     operands = draw_operands(problem)
     strides = [array.strides for array in (out, *operands)]
     task = Task.of(found.solution, problem, {}, strides)
-    modes = {Mode(row[7]) for _, row in task.trace([out, *operands])}
+    modes = {Mode(row[7]) for _, row in trace_task(task, [out, *operands])}
     assert modes <= {Mode.STORE, Mode.PART} if columns >= MIN_TRANSPOSED_COLUMNS else {Mode.SCATTER}
     check_result(problem, out, reference(problem, *operands), operands)
     assert prod(out.shape) == 40 * columns

@@ -10,11 +10,11 @@ import pytest
 from commands import run_python
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyomo_models import extract
 from turns import examples
 
 from tilesolve.contractions.errors import MemoryLimitError, SolverError
 from tilesolve.solver.exponentials import Program
-from tilesolve.solver.from_pyomo import extract
 from tilesolve.solver.ipopt import solve
 from tilesolve.solver.nlp import ExponentialNLP
 

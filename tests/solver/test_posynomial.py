@@ -6,13 +6,13 @@ from commands import run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from posynomial_programs import coefficients, programs, tccg_setting
+from pyomo_models import extract
 from turns import examples
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.suites import suite
 from tilesolve.planning.geometric.loop_choices import list_choices
 from tilesolve.planning.geometric.program import formulate
-from tilesolve.solver.from_pyomo import extract
 from tilesolve.solver.ipopt import solve
 from tilesolve.solver.posynomial import Posynomials
 from tilesolve.solver.signomials import Signomial

@@ -10,8 +10,11 @@ import numpy as np
 from llvmlite import binding
 
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
-from tilesolve.kernels.codegen.object_code import Family, TargetCpu, build
+from tilesolve.kernels.codegen.object_code import Family, TargetCpu, build, optimise, parse_family
 from tilesolve.kernels.objects import make_object, object_path
+from tilesolve.kernels.programs.compiled_program import lower_program
+from tilesolve.kernels.programs.layout import Layout
+from tilesolve.kernels.programs.skeleton import find_skeleton
 
 WIDTHS = {128: 16, 256: 16, 512: 32}
 """Bits of vectors, and how many of them a machine with such vectors has."""
@@ -97,6 +100,20 @@ class GuardedMemory:
         """Return where the bytes of elements at some addresses lie in `bytes`."""
         offsets = np.asarray(places, np.int64)[..., None] - self.address
         return offsets + np.arange(size)
+
+
+def assembly(family, shapes=None, cpu=None):
+    """Return the assembly of what `build` makes."""
+    parsed, machine = parse_family(family, shapes, cpu)
+    return machine.emit_assembly(parsed)
+
+
+def program_assembly(program, cpu):
+    """Return the assembly of a program for a CPU, with its widest vectors."""
+    layout = Layout.rows(program.computation)
+    module = lower_program(find_skeleton(program)[0], layout, cpu.bits, cpu)
+    parsed, machine = optimise(module, cpu, unroll=False)
+    return machine.emit_assembly(parsed)
 
 
 def keep_once(make, family, shapes=None, cpu=None):

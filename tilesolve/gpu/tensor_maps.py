@@ -83,7 +83,8 @@ def find_box(product: Product, form: Form, at: int) -> tuple[Box, TensorMap] | N
     extents, strides = (tuple(numbers) for numbers in zip(*dimensions, strict=True))
     box = tuple(side for own in boxes if own for side in own)
     apart = tuple(size * stride for stride in strides)
-    if len(box) > DIMENSIONS or max(box) > BOX_SIDE or any(one % STRIDE_BYTES for one in apart[1:]):
+    fits = all(one % STRIDE_BYTES == 0 and one < MOST_STRIDE for one in apart[1:])
+    if len(box) > DIMENSIONS or max(box) > BOX_SIDE or not fits:
         return None
     inner = [tuple(extent for extent, _ in own[1:]) for own in groups]
     found = Box(inner[0], inner[1], inner[2] if batches else None)

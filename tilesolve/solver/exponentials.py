@@ -40,11 +40,11 @@ class Program:
     Examples
     --------
     >>> import pyomo.environ as pyo
-    >>> from tilesolve.solver.from_pyomo import extract
+    >>> from tilesolve.solver.from_pyomo import read
     >>> model = pyo.ConcreteModel()
     >>> model.x = pyo.Var(bounds=(0, 2))
     >>> model.cost = pyo.Objective(expr=3 * pyo.exp(-2 * model.x) + model.x)
-    >>> program = extract(model)
+    >>> program = read(model)[0]
     >>> program.coefficients, program.exponents
     (array([[3.]]), array([[-2.]]))
     >>> program.values([0.0])

@@ -22,12 +22,12 @@ from tilesolve.contractions.errors import SolverError
 from tilesolve.solver.exponentials import Bounded, Program, Sum, assemble
 
 
-def extract(model: Any) -> Program:  # noqa: ANN401 - Pyomo has no types
-    """Read a Pyomo model whose functions are sums of exponentials of linear forms.
+def read(model: Any) -> tuple[Program, list[Any]]:  # noqa: ANN401 - Pyomo has no types
+    """Read a Pyomo model whose functions are sums of exponentials, and list its variables in order.
 
-    Fixed variables and mutable parameters count with the values that they have now. Whatever
-    does not have this form, and any integer variable, is refused with its name: a relaxation
-    is the caller's to make.
+    Exponents are linear forms. Fixed variables and mutable parameters count with the values that
+    they have now. Whatever does not have this form, and any integer variable, is refused with its
+    name: a relaxation is the caller's to make.
 
     Parameters
     ----------
@@ -40,26 +40,11 @@ def extract(model: Any) -> Program:  # noqa: ANN401 - Pyomo has no types
     >>> model = pyo.ConcreteModel()
     >>> model.x = pyo.Var()
     >>> model.cost = pyo.Objective(expr=pyo.sin(model.x))
-    >>> extract(model)
+    >>> read(model)
     Traceback (most recent call last):
         ...
     tilesolve.contractions.errors.SolverError: objective 'cost': sin(x) is not a sum of \
 exponentials of linear forms
-    """
-    return read(model)[0]
-
-
-def read(model: Any) -> tuple[Program, list[Any]]:  # noqa: ANN401 - Pyomo has no types
-    """Read a Pyomo model as `extract` does, and return its variables in the program's order.
-
-    Examples
-    --------
-    >>> import pyomo.environ as pyo
-    >>> model = pyo.ConcreteModel()
-    >>> model.x = pyo.Var()
-    >>> model.cost = pyo.Objective(expr=pyo.exp(model.x))
-    >>> read(model)[1][0] is model.x
-    True
     """
     reader = _Reader()
     return reader.program(model), reader.variables

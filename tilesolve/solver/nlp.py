@@ -44,11 +44,11 @@ class ExponentialNLP:
     Examples
     --------
     >>> import pyomo.environ as pyo
-    >>> from tilesolve.solver.from_pyomo import extract
+    >>> from tilesolve.solver.from_pyomo import read
     >>> model = pyo.ConcreteModel()
     >>> model.x = pyo.Var(initialize=0)
     >>> model.cost = pyo.Objective(expr=pyo.exp(2 * model.x))
-    >>> nlp = ExponentialNLP(extract(model), logarithms=False)
+    >>> nlp = ExponentialNLP(read(model)[0], logarithms=False)
     >>> nlp.gradient(np.zeros(1)), nlp.hessian(np.zeros(1), np.zeros(0), 1.0)
     (array([2.]), array([4.]))
     """

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
-from machine_code import keep_once
+from machine_code import assembly, keep_once
 from turns import quick_each
 
 from tilesolve.constants.tuning import (
@@ -16,7 +16,7 @@ from tilesolve.constants.tuning import (
 )
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import DTYPES
-from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly
+from tilesolve.kernels.codegen.object_code import Family, TargetCpu
 from tilesolve.kernels.codegen.store_output import interleaved_steps
 from tilesolve.kernels.codegen.unrolling import (
     is_unrolled,

@@ -6,14 +6,14 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from machine_code import WIDTHS, build_once, call
+from machine_code import WIDTHS, assembly, build_once, call
 
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.epilogue_terms import FIRST, OPERAND, SUM, WRITE, list_steps
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.half_precision import HALF_DTYPES, array_dtype
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
-from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly
+from tilesolve.kernels.codegen.object_code import Family, TargetCpu
 from tilesolve.kernels.codegen.pack import FIELDS
 from tilesolve.kernels.runtime.epilogue_steps import step_address
 

@@ -11,6 +11,7 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 from interpreter import interpret
+from machine_code import program_assembly
 
 from tests.kernels.programs.programs import ZERO, draw_values, lay, number, poison
 from tests.support.loop_trees import write_loops
@@ -20,7 +21,6 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.codegen.object_code import TargetCpu
-from tilesolve.kernels.programs.compiled_program import program_assembly
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.printer import print_program
 from tilesolve.kernels.programs.program import (

@@ -122,7 +122,7 @@ class Result(Outcome):
     >>> matmul = ContractionCase("matmul", Problem.of("ik-ij-jk", 100))
     >>> entries = {"tilesolve": Entry((2.0,)), "numpy": Entry((3.0,)), "slow": Entry((9.0,))}
     >>> found = Result(matmul, entries, {"tilesolve": Figures(1.0, 1.5, "compute")})
-    >>> found.reached("tilesolve"), found.best_peer, found.ratio(), found.ratio("slow")
+    >>> found.reached("tilesolve"), found.fastest(), found.ratio(), found.ratio("slow")
     (0.5, 'numpy', 1.5, 4.5)
     >>> found.speed("tilesolve")
     1000000.0
@@ -157,11 +157,6 @@ class Result(Outcome):
             if entry.seconds and wanted and layout in ("", lies):
                 found[name] = entry.median
         return min(found, key=found.__getitem__, default="")
-
-    @property
-    def best_peer(self) -> str:
-        """The fastest of the others; empty if there is none."""
-        return self.fastest()
 
     @property
     def mine(self) -> str:

@@ -51,26 +51,6 @@ class Sequence:
 Specifier = Rest | Tile | Unrolled | Vector | Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Seq:
-    """A scheme without λ: specifiers, then what is done one after the other inside of them.
-
-    Examples
-    --------
-    >>> print(Seq((Tile(2, "j"),), (Seq((Vector("j"),)), Seq((Vector("j"),)))))
-    [T2,j,Seq([Vj],[Vj])]
-    """
-
-    loops: tuple[Specifier, ...]
-    branches: tuple[Seq, ...] = ()
-
-    def __str__(self) -> str:
-        parts = [print_specifier(loop) for loop in self.loops]
-        if self.branches:
-            parts.append(f"Seq({','.join(map(str, self.branches))})")
-        return f"[{','.join(parts)}]"
-
-
 _FORMS = (
     r"R,?(?P<rest>\w)"
     r"|T(?P<trips>\d+),(?P<tile>\w)"
@@ -224,16 +204,6 @@ class Scheme:
         """
         return Scheme(tuple(replace(one, letter=letters[one.letter]) for one in self.specifiers))
 
-    def expanded(self) -> Seq:
-        """Return the scheme with sequences of loops in place of λ (section 6.1).
-
-        Examples
-        --------
-        >>> print(Scheme.of("[λi α.[(1,6),(2,7)],Uα,i,Vj]").expanded())
-        [Seq([T1,i,U6,i,Vj],[T2,i,U7,i,Vj])]
-        """
-        return _expand(self.specifiers)
-
 
 def print_specifier(one: Specifier) -> str:
     """Return a specifier's text.
@@ -298,21 +268,3 @@ def _factor(one: Specifier, lanes: int) -> int:
         case Sequence(_, _, loops):
             return sum(trips * size for trips, size in loops)
     return 1
-
-
-def _expand(loops: tuple[Specifier, ...]) -> Seq:
-    """Return specifiers with their first λ, and all in it, as branches."""
-    for at, one in enumerate(loops):
-        if isinstance(one, Sequence):
-            branches = []
-            for trips, size in one.loops:
-                inner = tuple(
-                    Unrolled(size, loop.letter)
-                    if isinstance(loop, Unrolled) and loop.trips == one.name
-                    else loop
-                    for loop in loops[at + 1 :]
-                )
-                below = _expand(inner)
-                branches.append(Seq((Tile(trips, one.letter), *below.loops), below.branches))
-            return Seq(loops[:at], tuple(branches))
-    return Seq(loops)
