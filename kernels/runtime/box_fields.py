@@ -61,4 +61,7 @@ may go past the caches in pieces of lines."""
 LEAD_BYTES = 30
 """Bytes from the box's origin in C to its first whole vector: `VECTOR_PLACES` count from there."""
 
-SIZE = 31
+NEXT_OUTPUT = 31
+"""Bytes in C from the box to the next one that has the same tables; 0 if none has."""
+
+SIZE = 32

@@ -40,7 +40,7 @@ from tilesolve.kernels.runtime.staging_buffer import (
     hand_over_lines,
     stage_tiles,
 )
-from tilesolve.kernels.runtime.turns import look_ahead, run_buffered, run_turns, trace_calls
+from tilesolve.kernels.runtime.turns import find_next_tiles, run_buffered, run_turns, trace_calls
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES
 from tilesolve.packing.offset_tables import TileLayout
@@ -243,7 +243,6 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
     b_turn, columns_b_turn = _set_columns(s, role, loops, columns, sums[0], N, K, B)
     turn_by = a_turn, rows_a_turn, next_turn, b_turn, columns_b_turn
     first = _set_output(s, stored, rows, columns, sums, b, R, N, B)
-    look_ahead(s, role, loops, rows, columns, R, N)
     staged = s[state.STAGES_OUTPUT] and first and stored != TileLayout.SCATTERED
     kind = state.PACKED
     if not s[state.PACKED_LEVEL + 1]:
@@ -286,7 +285,7 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
             N,
         )
     else:
-        run_turns(s, kernel, count, turns, apart, turn_by)
+        run_turns(s, role, kernel, count, turns, apart, turn_by, loops, R, N)
 
 
 @inlined
@@ -323,6 +322,8 @@ def _walk_level(level, s, r, n, k, b, R, N, K, B):
         s[loop2] = begin2
         while s[loop2] < end2:
             s[loop1] = begin1
+            if level == 1:
+                find_next_tiles(s, R, N, B)
             while s[loop1] < end1:
                 if as_pointer(s[state.STOP])[0]:
                     return

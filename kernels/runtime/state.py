@@ -278,7 +278,10 @@ BOXES = PREFETCH_LIST + 1
 BOX = BOXES + 1
 """The number of the current box."""
 
-CURRENT_PANELS = BOX + 1
+NEXT_TILES = BOX + 1
+"""Bytes in C from the tiles of level 1 that are walked now to those that follow; 0 if none do."""
+
+CURRENT_PANELS = NEXT_TILES + 1
 """Address of the first of the packed rows that are multiplied by their columns now."""
 
 TILES_DONE = CURRENT_PANELS + 1

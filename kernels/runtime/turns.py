@@ -7,9 +7,10 @@ role. `s` is a state (`state`); `R` and `N` are the tables of rows and columns (
 from __future__ import annotations
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.runtime import frames, state
-from tilesolve.kernels.runtime.compiled import as_pointer, inlined, invoke
-from tilesolve.kernels.runtime.prefetch_queue import list_prefetches
+from tilesolve.kernels.codegen.shape import Mode
+from tilesolve.kernels.runtime import box_fields, frames, state
+from tilesolve.kernels.runtime.compiled import POINTER, as_pointer, compiled, inlined, invoke
+from tilesolve.kernels.runtime.prefetch_queue import find_indices, list_prefetches
 from tilesolve.kernels.runtime.staging_buffer import flush_tiles, hand_over_lines
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.sizes import WORD_BYTES
@@ -31,16 +32,64 @@ def trace_calls(s, count, turns, rows, columns, sums, turn_by, b, mode, kind):
         trace[8], trace[9] = kind, s[state.BOX]
 
 
+@compiled(POINTER, POINTER, POINTER, POINTER, inner=True)
+def find_next_tiles(s, R, N, B):
+    """Set how far ahead in C the tiles are that are walked after those of level 1; 0 if none are.
+
+    They are as many along the innermost loop: where its role's next segment has another size, the
+    same segment in the next round of the loops around is what is looked for.
+    """
+    s[state.NEXT_TILES] = far = 0
+    orders = state.ORDERS + 4
+    inner = s[orders]
+    if inner + s[orders + 1] != state.ROWS + state.COLUMNS:
+        return
+    for level in range(1, s[state.TOP] + 1):
+        loops, orders = state.LOOPS + state.LOOP_WORDS * level, state.ORDERS + 4 * level
+        for at in range(2 * (level == 1), 4):
+            role = s[orders + at]
+            now = s[loops + role]
+            more = now + 1 < s[loops + state.LOOP_ENDS + role]
+            there = now + 1 if more else s[loops + state.LOOP_BEGINS + role]
+            alike = 1
+            if role != state.SUMS and there != now:
+                X = R if role == state.ROWS else N if role == state.COLUMNS else B
+                i0, i1 = find_indices(X, level - 1, now)
+                j0, j1 = find_indices(X, level - 1, there)
+                alike = role != inner or i1 - i0 == j1 - j0
+                if alike:
+                    far += X[X[table.OFFSETS] + j0] - X[X[table.OFFSETS] + i0]
+            if more and alike:
+                s[state.NEXT_TILES] = far
+                return
+    box = as_pointer(s[state.BOXES] + WORD_BYTES * box_fields.SIZE * s[state.BOX])
+    if box[box_fields.NEXT_OUTPUT]:
+        s[state.NEXT_TILES] = far + box[box_fields.NEXT_OUTPUT]
+
+
 @inlined
-def look_ahead(s, role, loops, rows, columns, R, N):
-    """Tell the microkernel how far ahead in C the tiles of the next turn are; 0 if none is."""
+def _look_ahead(s, role, count, turn, loops, X, Y):
+    """Tell the microkernel how far ahead in C the tiles are that are walked after a turn's.
+
+    These are `count` along the role of `X`; 0 if none are.
+    """
+    other, offsets = 1 - role, table.OFFSETS
+    x, y = s[loops + role], s[loops + other] + turn
+    here = Y[Y[offsets] + Y[Y[table.BOUNDS] + y]]
+    ends = loops + state.LOOP_ENDS
     s[frames.C_AHEAD] = 0
-    if role == state.ROWS and s[loops + state.COLUMNS] + 1 < s[state.TILES + 1]:
-        offsets = N[table.OFFSETS]
-        s[frames.C_AHEAD] = N[offsets + columns[1]] - N[offsets + columns[0]]
-    elif role == state.COLUMNS and s[loops] + 1 < s[state.TILES]:
-        offsets = R[table.OFFSETS]
-        s[frames.C_AHEAD] = R[offsets + rows[1]] - R[offsets + rows[0]]
+    if y + 1 < s[ends + other]:
+        s[frames.C_AHEAD] = Y[Y[offsets] + Y[Y[table.BOUNDS] + y + 1]] - here
+        return
+    again = Y[Y[offsets] + Y[Y[table.BOUNDS] + s[loops + state.LOOP_BEGINS + other]]] - here
+    if s[state.ORDERS + 4] == other:  # a call takes tiles of the outer loop
+        first = X[X[offsets] + X[X[table.BOUNDS] + x]]
+        if x + count < s[ends + role]:
+            s[frames.C_AHEAD] = X[X[offsets] + X[X[table.BOUNDS] + x + count]] - first + again
+            return
+        again += X[X[offsets] + X[X[table.BOUNDS] + s[loops + state.LOOP_BEGINS + role]]] - first
+    if s[state.NEXT_TILES]:
+        s[frames.C_AHEAD] = s[state.NEXT_TILES] + again
 
 
 @inlined
@@ -54,15 +103,23 @@ def _go_to_turn(s, begins, turn_by, turn):
 
 
 @inlined
-def run_turns(s, kernel, count, turns, apart, turn_by):
+def run_turns(s, role, kernel, count, turns, apart, turn_by, loops, R, N):
     """Call the microkernel for each turn: tiles are written to C in place."""
     frame = s[state.SELF] + WORD_BYTES * state.MICROKERNEL_FRAME
     rows_c, columns_c = s[frames.ROWS_C], s[frames.COLUMNS_C]
     hand_over_lines(s, 1, 0)
     begins = s[frames.A], s[frames.ROWS_A], s[frames.NEXT_A], s[frames.B], s[frames.COLUMNS_B]
     list_prefetches(s, count)
+    fetches = s[frames.K] < tuning.MIN_STEPS_TO_PREFETCH_C and role <= state.COLUMNS
+    fetches = fetches and s[frames.MODE] != Mode.STREAM and s[frames.MODE] != Mode.STREAM_PIECES
+    X, Y = (R, N) if role == state.ROWS else (N, R)
+    s[frames.C_AHEAD] = 0
+    if fetches:
+        _look_ahead(s, role, count, 0, loops, X, Y)
     invoke(kernel, frame)
     for turn in range(1, turns):
+        if fetches:
+            _look_ahead(s, role, count, turn, loops, X, Y)
         _go_to_turn(s, begins, turn_by, turn)
         s[frames.ROWS_C] = rows_c + WORD_BYTES * turn * apart[0]
         s[frames.COLUMNS_C] = columns_c + WORD_BYTES * turn * apart[1]

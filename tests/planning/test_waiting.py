@@ -243,8 +243,23 @@ def test_tiles_of_many_runs_that_end_amid_vectors_are_not_staged(rows, columns):
     bands = [("register", "kmn", call), ("L1", "kmn", {**call, "n": 400}), ("memory", "kmn", sizes)]
     nest = Nest.of(problem, bands, packed=("L1", "L1"), output="stream")
     assert is_staged(problem, nest, MACHINE) == (rows == 8 or columns == 2)
-    tiles = Box((), (), (0, 0), (0, 0), (0, 0), 0, True, rows == 8, columns)
+    tiles = Box((), (), (0, 0), (0, 0), (0, 0), 0, True, rows == 8, columns, False)
     assert tiles.is_staged(stages=True) == is_staged(problem, nest, MACHINE)
+
+
+@pytest.mark.parametrize("more", [-1, 0])
+@pytest.mark.parametrize("bits", [256, 512])
+def test_short_sums_whose_lines_are_prefetched_are_not_staged(bits, more):
+    """Wide kernels prefetch columns of C, the more so where these are long."""
+    sizes = {"m": 60, "n": 400, "k": MIN_STEPS_TO_PREFETCH_C + more}
+    problem = Problem.of("mn-mk-kn", sizes)
+    call = {"m": 2, "n": 8, "k": sizes["k"]}
+    bands = [("register", "kmn", call), ("L1", "kmn", sizes), ("memory", "kmn", sizes)]
+    nest = Nest.of(problem, bands, packed=("L1", "L1"), output="stream")
+    machine = replace(MACHINE, vector_bits=bits)
+    assert is_staged(problem, nest, machine) == (bits == 256 or more == 0)
+    slow = replace(nest, packed=("L1", None))
+    assert is_staged(problem, slow, machine)
 
 
 def count_single(task, side):

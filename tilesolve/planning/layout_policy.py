@@ -83,6 +83,16 @@ class LayoutPolicy:
         """The letters of each role."""
         return self.runner.roles
 
+    @property
+    def mixes(self) -> bool:
+        """Whether kernels may read rows from micro-panels and columns in place."""
+        return self.packed[ROWS] > 0 and (self.windows[COLUMNS] or self.prepared[ROWS])
+
+    @property
+    def reads_panels(self) -> bool:
+        """Whether kernels read micro-panels: of both operands, or of rows alone."""
+        return all(self.packed) or self.mixes
+
 
 def policy_of(
     solution: Solution,

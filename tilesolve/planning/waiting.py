@@ -180,7 +180,12 @@ def leaves_registers(share: Problem, nest: Nest, machine: Machine) -> bool:
 
 
 def is_staged(share: Problem, nest: Nest, machine: Machine) -> bool:
-    """Return whether what does not leave from registers goes through the staging buffer."""
+    """Return whether what does not leave from registers goes through the staging buffer.
+
+    Short sums go through the caches where calls prefetch its lines: they hide no staging.
+    """
+    if not _has_long_sums(share, nest) and prefetches_c(share, nest, machine):
+        return False
     few = _is_whole(share, nest, machine) or _tile_runs(share, nest) <= tuning.MAX_RUNS_IN_PIECES
     return few and mean_run(share, nest) >= _STAGED
 

@@ -17,6 +17,8 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
 from tilesolve.kernels.codegen.object_code import Family
+from tilesolve.kernels.codegen.shape import Shape
+from tilesolve.kernels.codegen.unrolling import prefetches_columns_of_c
 from tilesolve.kernels.runtime.state import (
     KIND_COPY,
     KIND_GATHER,
@@ -61,6 +63,8 @@ class Box:
         Whether all register tiles are whole vectors side by side in C: no line is written by masks.
     tile_runs
         How many runs of C a register tile is: so many lines are written in part at once.
+    fetches_columns
+        Whether calls, of short sums, prefetch columns of C that they write through the caches.
     """
 
     axes: tuple[RoleAxis, ...]
@@ -72,6 +76,7 @@ class Box:
     has_long_runs: bool
     is_whole: bool
     tile_runs: int
+    fetches_columns: bool
 
     def leaves_in_pieces(self, stages: bool) -> bool:
         """Return whether C leaves straight from registers in pieces of lines where they allow it.
@@ -85,10 +90,11 @@ class Box:
     def is_staged(self, stages: bool) -> bool:
         """Return whether what cannot leave straight from registers goes through the staging buffer.
 
-        Tiles of many runs that end amid vectors take longer to stage than the caches take.
+        Tiles of many runs that end amid vectors take longer to stage than the caches take, and so
+        do short sums, which cannot hide it, if the caches get lines before they are written.
         """
         few = self.is_whole or self.tile_runs <= tuning.MAX_RUNS_IN_PIECES
-        return stages and self.has_long_runs and few
+        return stages and self.has_long_runs and few and not self.fetches_columns
 
     def segment_bytes(self, side: int, step: int) -> int:
         """Return the most bytes of a packed segment of an operand, given those of one k."""
@@ -324,6 +330,7 @@ class Schedule:
             self._has_long_runs(axes),
             bool(np.all(stored == TileLayout.WHOLE)),
             runs_of_tile(axes, self.problem.sum_itemsize),
+            self._fetches_columns(axes[SUMS].size),
         )
 
     def _axes(
@@ -340,6 +347,13 @@ class Schedule:
             axes.append(known[key][0])
             tables.append(known[key][1])
         return axes, tables
+
+    def _fetches_columns(self, steps: int) -> bool:
+        """Return whether calls for so many sums at most prefetch columns of C."""
+        kernel = Shape(
+            self.problem.dtype, self.family.bits, 1, 1, 1, packed=self.policy.reads_panels
+        )
+        return steps < tuning.MIN_STEPS_TO_PREFETCH_C and prefetches_columns_of_c(kernel)
 
     def _has_long_runs(self, axes: Sequence[RoleAxis]) -> bool:
         return mean_run_bytes(axes, self.problem.sum_itemsize) >= tuning.MIN_STAGED_RUN_BYTES

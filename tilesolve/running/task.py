@@ -271,6 +271,9 @@ def tabulate_boxes(
     strides = np.array([[of.get(i, 0) for i in letters] for of in tensors], np.int64)
     offsets = boxes.corners @ strides.reshape(len(tensors), len(letters)).T
     rows[:, box_fields.OFFSETS : box_fields.OFFSETS + len(schedule.strides)] = offsets
+    for kind in range(len(kinds)):
+        alike = np.flatnonzero(boxes.kinds == kind)
+        rows[alike[:-1], box_fields.NEXT_OUTPUT] = np.diff(offsets[alike, 0])
     sums = [at for at, letter in enumerate(letters) if letter in schedule.roles[SUMS]]
     rows[:, box_fields.HAS_FIRST_SUM] = ~boxes.corners[:, sums].any(axis=1)
     sizes = np.array([[of[letter] for letter in letters] for of in boxes.sizes], np.int64)
@@ -351,12 +354,11 @@ def _add_turning(state: Integers) -> None:
 def _state(schedule: Schedule, boxes: Boxes) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
     family, dtype, policy = schedule.family, schedule.problem.dtype, schedule.policy
-    packed = [bool(policy.prepared[side] or schedule.packed[side]) for side in (ROWS, COLUMNS)]
     if shared_lane(schedule.problem):
         family = replace(family, lanewise=True)
-    elif schedule.packed[ROWS] and (policy.windows[COLUMNS] or policy.prepared[ROWS]):
-        family = replace(family, mixed=not packed[COLUMNS])
-    part = family.mixed or all(packed)
+    elif policy.mixes:
+        family = replace(family, mixed=not schedule.packed[COLUMNS])
+    part = policy.reads_panels
     # There are too many pairings to compile more than is run, and all others take seconds.
     if family.pairing or is_being_made(family, packed=part):
         high, wide = zip(*(box.tile_sides for box in boxes.tables), strict=True)

@@ -468,3 +468,35 @@ def test_rows_from_afar_are_asked_for_little_by_little(spec, sizes):
     counts, _ = met(problem, USUAL.replace(levels=levels, **WIDE))
     assert counts
     assert not any(asked for _, asked in counts)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        ("mn-mk-kn", {"m": 96, "n": 192, "k": 9}),
+        ("abcd-dbea-ec", {"a": 12, "b": 24, "c": 16, "d": 48, "e": 10}),
+        ("abc-bda-dc", {"a": 32, "b": 24, "c": 72, "d": 12}),
+        ("dbca-ea-cbde", {"d": 16, "b": 16, "c": 8, "a": 48, "e": 8}),
+    ],
+)
+def test_calls_of_short_sums_ask_for_tiles_that_follow(spec, sizes):
+    """What lies so far ahead in C is written later, and most of it was asked for before."""
+    problem, written = Problem.of(spec, sizes), []
+
+    def kernel(frame):
+        f = fields(frame)
+        for tile in range(f["more"] + 1):
+            here = f["c"] + word(f["rows_c"] + tile * f["rows_c_move"])
+            here += word(f["columns_c"] + tile * f["columns_c_move"])
+            written.append((here, here + f["c_ahead"] if f["c_ahead"] else 0))
+
+    task, arrays, _ = replaced(problem, USUAL.replace(**WIDE), kernel, kernel, kernel)
+    task.run(arrays, 1, 0)
+    later, found, all_asked = set(), set(), set()
+    for here, ahead in reversed(written):
+        assert not ahead or ahead in later or ahead > max(later)
+        later.add(here)
+    for here, ahead in written:
+        found |= {here} & all_asked
+        all_asked.add(ahead)
+    assert len(found) >= 0.7 * len(later)

@@ -24,6 +24,7 @@ from tilesolve import Problem, plan, reference
 from tilesolve.constants import tuning
 from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.kernels.codegen.shape import Mode
+from tilesolve.kernels.codegen.unrolling import prefetches_columns_of_c
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.microkernel_costs import default_tile
 from tilesolve.kernels.runtime import call_fields, copy_lines
@@ -34,9 +35,18 @@ from tilesolve.packing.offset_tables import offset_table
 from tilesolve.packing.offsets import RoleTile, build_axis
 from tilesolve.packing.sizes import LINE_BYTES, VECTOR_BYTES
 from tilesolve.planning.letter_boxes import box_letters
+from tilesolve.running import schedule
 from tilesolve.running.execution import Layout
 
 GUARD = 5 * LINE_BYTES
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_sums_are_staged():
+    """Short sums go through the buffer, as if no calls prefetched columns of C."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule, "prefetches_columns_of_c", lambda _: False)
+        yield
 
 
 def placed(shape, dtype, offset):
@@ -211,6 +221,23 @@ def test_tiles_of_many_runs_leave_as_whole_lines(width):
         found = streamed(Problem.of("mn-mk-kn", sizes), *width)
         assert modes_at(found, 16) == {expected}
         run_at(found, 16)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("more", [-1, 0])
+def test_short_sums_whose_lines_are_prefetched_go_through_the_caches(width, more, monkeypatch):
+    """Wide kernels prefetch them; narrow ones, and longer sums, go through the staging buffer."""
+    monkeypatch.setattr(schedule, "prefetches_columns_of_c", prefetches_columns_of_c)
+    monkeypatch.setattr(tuning, "MIN_VECTORS_BEHIND_LEAD", 1 << 20)
+    monkeypatch.setattr(tuning, "MIN_STAGED_RUN_BYTES", 0)
+    steps = tuning.MIN_STEPS_TO_PREFETCH_C + more
+    found = streamed(Problem.of("mn-mk-kn", {"m": 40, "n": 720, "k": steps}), *width)
+    level = found.solution.nest.bands[1].level
+    nest = replace(found.solution.nest, packed=(level, level))
+    found = varied(found, nest=nest)
+    fetched = width[0] == tuning.WIDE_VECTOR_BITS and more < 0
+    assert (Mode.STREAM in modes_at(found, 8)) != fetched
+    run_at(found, 8)
 
 
 @pytest.mark.parametrize("width", WIDTHS[1:])
