@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.tile_emitter import TileEmitter
-from tilesolve.kernels.codegen.unrolling import vectors_from_memory
+from tilesolve.kernels.codegen.unrolling import listed_lines, vectors_from_memory
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
@@ -35,7 +35,7 @@ class Prefetches:
         The step's line of the micro-panel ``next_a``; of rows in place, the lines of the next
         tile's rows.
     listed
-        The step's line of the table ``fetch``; of columns in place, the lines of the next tile's
+        The step's lines of the table ``fetch``; of columns in place, the lines of the next tile's
         columns.
     bounded
         Whether the table may have fewer lines than there are steps.
@@ -214,7 +214,7 @@ def _packed_prefetcher(
     """Return what emits the prefetches of a step of kernels that read micro-panels."""
     builder, shape = tile.builder, tile.shape
     next_a, table = tile.field("next_a"), tile.field("fetch")
-    stride_a = tile.parts * shape.bits // 8
+    stride_a, lines = tile.parts * shape.bits // 8, listed_lines(shape)
 
     def prefetch(step: ir.Value, at_a: ir.Value, beyond: int, wanted: Prefetches) -> None:
         if wanted.next_rows:
@@ -224,13 +224,14 @@ def _packed_prefetcher(
             line = builder.add(builder.add(next_a, moved), INT64(beyond * stride_a))
             vectors.prefetch(builder, vectors.to_pointer(builder, line), near=False)
         if wanted.listed:
-            number, offset = step, WORD_BYTES * beyond
+            number, offset, size = step, lines * WORD_BYTES * beyond, lines * WORD_BYTES
             if wanted.bounded:
                 number, offset = builder.add(step, INT64(beyond)), 0
                 number = vectors.extreme(builder, "<", number, tile.field("fetches"))
-            entry = builder.add(table, builder.mul(number, INT64(WORD_BYTES)))
-            line = tile.load_integer(entry, offset)
-            vectors.prefetch(builder, vectors.to_pointer(builder, line), near=False)
+            entry = builder.add(table, builder.mul(number, INT64(size)))
+            for at in range(lines):
+                line = tile.load_integer(entry, offset + WORD_BYTES * at)
+                vectors.prefetch(builder, vectors.to_pointer(builder, line), near=False)
 
     return prefetch
 

@@ -13,8 +13,9 @@ with all of the tile in registers. The contract, in the fields of a frame (`shap
   which as many are read as there are columns, group i starting ``b_step * i`` bytes after ``b``.
   Padding lanes of A are read and must exist; columns beyond the kernel's are never read.
   Each step of k prefetches a line from ``next_a`` on, ``next_step`` bytes further with each k
-  (narrow kernels: as far as a micro-panel of A goes), and one of the ``fetches`` lines whose
-  addresses are in the table ``fetch``; one more entry of it stands for any later k. Unless
+  (narrow kernels: as far as a micro-panel of A goes), and, in the first ``fetches`` steps, lines
+  whose addresses are in the table ``fetch``: as many a step as `unrolling.listed_lines` says; so
+  many more entries of it stand for any later k. Unless
   ``prefetch_next`` is 0, the first lines of the micro-panels that begin ``b_move`` or ``a_move``
   bytes later are prefetched before whole vectors are stored non-temporally. Kernels that
   `unrolling.stores_lines` names copy a line in each of their first ``line_count`` steps, by a

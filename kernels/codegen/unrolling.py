@@ -61,6 +61,20 @@ def prefetches_columns_of_c(shape: Shape) -> bool:
     return shape.packed and not shape.complex and shape.bits >= tuning.WIDE_VECTOR_BITS
 
 
+def listed_lines(shape: Shape) -> int:
+    """Return how many lines of the table ``fetch`` a step of k prefetches.
+
+    Taller tiles take more time a step, and there are fewer of them to ask for the rows that come
+    next. Narrow kernels have no time for more than one.
+
+    Examples
+    --------
+    >>> [listed_lines(Shape("float64", bits, 3, 4, 4, packed=True)) for bits in (256, 512)]
+    [1, 3]
+    """
+    return shape.vectors if shape.bits >= tuning.WIDE_VECTOR_BITS else 1
+
+
 def vectors_from_memory(shape: Shape) -> int:
     """Return how many groups of rows an unrolled kernel's FMAs take from memory for each column.
 

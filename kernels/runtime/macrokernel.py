@@ -254,6 +254,7 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
         kind = state.HALVED
     number = (kind * tuning.MAX_TILE_VECTORS + groups - 1) * tuning.MAX_TILE_COLUMNS + wide - 1
     kernel = s[state.KERNELS + number]
+    s[state.LISTED_PER_STEP] = groups if s[state.LISTS_BY_VECTORS] else 1
     out, most, transposed = s[frames.C], 0, 0
     if stored == TileLayout.SCATTERED and s[state.LAY_OUT_TRANSPOSED]:
         transposed = 1 + (s[frames.MODE] == Mode.SCATTER_ADD)

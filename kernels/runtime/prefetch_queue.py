@@ -149,13 +149,16 @@ def list_prefetches(s, count):
     s[frames.FETCH], s[frames.FETCH_MOVE], s[frames.FETCHES] = first_line, 0, 0
     if shares <= 0:
         return
-    each = min(shares, s[frames.K], tuning.MAX_PREFETCHES_PER_CALL // count - 1)
-    if each <= 0:
+    at_once = s[state.LISTED_PER_STEP]
+    steps = min(s[frames.K], tuning.MAX_PREFETCHES_PER_CALL // (count * at_once) - 1)
+    steps = min(steps, (shares + at_once - 1) // at_once)
+    if steps <= 0:
         return
-    s[frames.FETCH], s[frames.FETCHES] = first_line + WORD_BYTES, each
-    s[frames.FETCH_MOVE] = WORD_BYTES * (each + 1)
+    each = steps * at_once
+    s[frames.FETCH], s[frames.FETCHES] = first_line + WORD_BYTES, steps
+    s[frames.FETCH_MOVE] = WORD_BYTES * (each + at_once)
     lines = as_pointer(first_line + WORD_BYTES)
-    end, free = count * (each + 1), each
+    end, free = count * (each + at_once), each
     done = 0
     for side in range(2):
         share = s[state.QUEUE_LINES_PER_TILE + side]
@@ -171,8 +174,9 @@ def list_prefetches(s, count):
                 lines[done + i] = base + inner[at + i]
             done, left, free = done + fits, left - fits, free - fits
             if free == 0:
-                lines[done] = s[state.SELF]
-                done, free = done + 1, each
+                for i in range(at_once):
+                    lines[done + i] = s[state.SELF]
+                done, free = done + at_once, each
             at += fits
             if at == inners:
                 at = 0

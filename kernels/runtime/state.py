@@ -188,7 +188,13 @@ STAGED_HALF = STAGING_BUFFER + 1
 STORING_VECTORS = STAGED_HALF + 1
 """Vectors of C from which on packed microkernels store such lines; 0 where none do."""
 
-STAGED_ACROSS = STORING_VECTORS + 1
+LISTS_BY_VECTORS = STORING_VECTORS + 1
+"""Whether a step of k of packed microkernels prefetches a listed line for each vector of rows."""
+
+LISTED_PER_STEP = LISTS_BY_VECTORS + 1
+"""How many lines a step of the next call prefetches."""
+
+STAGED_ACROSS = LISTED_PER_STEP + 1
 """Whether runs of C go from column to column, and not from row to row."""
 
 STAGED_RUN_ROWS = STAGED_ACROSS + 1

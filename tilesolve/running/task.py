@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from tilesolve.constants.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
+from tilesolve.constants.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS, WIDE_VECTOR_BITS
 from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, shared_lane
@@ -409,6 +409,7 @@ def _kernel_addresses(family: Family, packed: bool) -> Integers:
     whole = fields.MIXED if family.mixed else fields.PACKED if packed else fields.IN_PLACE
     storing = [one for one in family.part(packed=packed) if stores_lines(one)]
     state[fields.STORING_VECTORS] = min((s.vectors * s.columns for s in storing), default=0)
+    state[fields.LISTS_BY_VECTORS] = family.bits >= WIDE_VECTOR_BITS
     for shape in family.part(packed=packed):
         kind = fields.HALVED if shape.halved else whole
         addresses[kind, shape.vectors - 1, shape.columns - 1] = loaded.address(shape.name)
@@ -417,7 +418,6 @@ def _kernel_addresses(family: Family, packed: bool) -> Integers:
     if not (packed and family.halved):
         addresses[fields.HALVED] = addresses[whole]
     for side, strip in enumerate(family.micro_panels):
-        for number, kind_of_packer in enumerate(pack.KINDS):
-            at = fields.PACKERS + len(pack.KINDS) * side + number
-            state[at] = loaded.address(strip.name(kind_of_packer))
+        at = fields.PACKERS + len(pack.KINDS) * side
+        state[at : at + len(pack.KINDS)] = [loaded.address(strip.name(one)) for one in pack.KINDS]
     return state

@@ -2,6 +2,7 @@
 
 import ctypes
 from dataclasses import replace
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -116,9 +117,10 @@ def watched(problem, machine, offset=0):
 
     def kernel(frame):
         f = fields(frame)
-        for tile in range(f["more"] + 1):
+        at_once = f["fetch_move"] // (8 * (f["fetches"] + 1)) if f["fetches"] else 0
+        for tile, number in product(range(f["more"] + 1), range(at_once)):
             for k in range(f["k"]):
-                at = tile * f["fetch_move"] + 8 * min(k, f["fetches"])
+                at = tile * f["fetch_move"] + 8 * (at_once * min(k, f["fetches"]) + number)
                 asked.add(word(f["fetch"] + at) // LINE)
         tiles[0] += f["more"] + 1
 
@@ -171,6 +173,16 @@ def test_what_is_packed_was_asked_for(monkeypatch, spec, sizes, offset):
     """
     monkeypatch.setattr("tilesolve.planning.layout_policy.should_prefetch", lambda *_: True)
     packs, *_ = watched(Problem.of(spec, sizes), USUAL, offset)
+    later = [(wanted, asked) for _, wanted, asked, tiles in packs if tiles and wanted]
+    assert later
+    assert sum(asked for _, asked in later) > 0.8 * sum(wanted for wanted, _ in later)
+
+
+def test_wide_kernels_ask_for_a_line_for_each_vector_of_rows(monkeypatch):
+    """With so few columns there are fewer steps than lines of what is packed next."""
+    monkeypatch.setattr("tilesolve.planning.layout_policy.should_prefetch", lambda *_: True)
+    problem = Problem.of("dca-dea-ec", {"a": 243, "c": 8, "d": 60, "e": 30})
+    packs, *_ = watched(problem, USUAL.replace(**WIDE))
     later = [(wanted, asked) for _, wanted, asked, tiles in packs if tiles and wanted]
     assert later
     assert sum(asked for _, asked in later) > 0.8 * sum(wanted for wanted, _ in later)
