@@ -7,8 +7,14 @@ classes, not letters (section 3 of the paper: M, N and K of the equivalent matri
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tilesolve.contractions.spec import Spec
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    Node = tuple[str, str | int]
 
 _NAMED = {(0, 1): "M", (0, 2): "N", (1, 2): "K", (0, 1, 2): "B"}
 
@@ -32,6 +38,31 @@ class IndexClass:
     tensors: tuple[int, ...]
 
 
+def graph(spec: Spec) -> nx.Graph[Node]:
+    """Return the bipartite graph of indices and the tensors that they index.
+
+    Nodes are ``("index", letter)`` and ``("tensor", position)``. The edge attribute ``plain``
+    is false where the letter stands in an affine subscript, or twice in the tensor.
+
+    Examples
+    --------
+    >>> found = graph(Spec.parse("hk-[h+r]c-krc"))
+    >>> sorted(position for _, position in found["index", "h"])
+    [0, 1]
+    >>> found["index", "h"]["tensor", 1]["plain"]
+    False
+    """
+    import networkx as nx  # which takes as long to import as a plan does to make
+
+    found: nx.Graph[Node] = nx.Graph()
+    found.add_nodes_from((("index", letter) for letter in spec.letters), bipartite=0)
+    found.add_nodes_from((("tensor", at) for at in range(len(spec.tensors))), bipartite=1)
+    for letter, edges in _list_edges(spec).items():
+        for position, plain in edges.items():
+            found.add_edge(("index", letter), ("tensor", position), plain=plain)
+    return found
+
+
 def _list_edges(spec: Spec) -> dict[str, dict[int, bool]]:
     """Return for each letter the tensors that it indexes, and whether it is plain there."""
     found: dict[str, dict[int, bool]] = {letter: {} for letter in spec.letters}
@@ -45,7 +76,7 @@ def _list_edges(spec: Spec) -> dict[str, dict[int, bool]]:
 def find_classes(spec: Spec) -> tuple[IndexClass, ...]:
     """Return the classes of a spec's indices: M, N, K and B first, then by appearance.
 
-    Plain indices of the same tensors are one class. An index in an affine
+    Plain indices with equal neighbourhoods in `graph` are one class. An index in an affine
     subscript, or repeated in a tensor, is a class of its own: its tile does not enter that
     tensor's footprint as a factor.
 

@@ -1,10 +1,12 @@
 from itertools import combinations
 
+import networkx as nx
 import pytest
 from hypothesis import given
 from strategies import specs
+from turns import examples
 
-from tilesolve.contractions.classes import find_classes
+from tilesolve.contractions.classes import find_classes, graph
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
@@ -22,6 +24,20 @@ def is_plain(spec, letter):
     return all(sum(letter in sub for sub in tensor) <= 1 for tensor in text) and all(
         sub == letter for tensor in text for sub in tensor if letter in sub
     )
+
+
+@examples(40, 100)
+@given(specs())
+def test_graph_joins_indices_to_their_tensors(spec):
+    """The graph is bipartite, with an edge for each tensor that an index stands in."""
+    found = graph(spec)
+    assert all({kind for kind, _ in edge} == {"index", "tensor"} for edge in found.edges)
+    assert nx.is_bipartite(found)
+    for letter in spec.letters:
+        neighbours = {position for _, position in found["index", letter]}
+        assert neighbours == set(where(spec, letter))
+        plain = all(edge["plain"] for edge in found["index", letter].values())
+        assert plain == is_plain(spec, letter)
 
 
 @given(specs())

@@ -59,7 +59,7 @@ def test_healthy():
 
 @pytest.mark.parametrize(
     "name",
-    ["numpy", "numba", "llvmlite", "scipy", "pyomo", "opt_einsum", "threadpoolctl"],
+    ["numpy", "numba", "llvmlite", "scipy", "pyomo", "networkx", "opt_einsum", "threadpoolctl"],
 )
 def test_versions(name):
     """The versions are those that the modules themselves give."""
@@ -97,10 +97,10 @@ def test_extra_missing(monkeypatch, name, extra):
 
 def test_broken_module(monkeypatch, tmp_path):
     """A module that is installed but cannot be imported is broken, whatever it raises."""
-    monkeypatch.delitem(sys.modules, "opt_einsum", raising=False)
-    (tmp_path / "opt_einsum.py").write_text("raise OSError('libodd.so: no such file')")
+    monkeypatch.delitem(sys.modules, "networkx", raising=False)
+    (tmp_path / "networkx.py").write_text("raise OSError('libodd.so: no such file')")
     monkeypatch.syspath_prepend(tmp_path)
-    broken = row(diagnose(), "opt_einsum")
+    broken = row(diagnose(), "networkx")
     assert broken.bad
     assert broken.source == "broken"
     assert "libodd.so" in broken.value

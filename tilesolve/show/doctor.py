@@ -41,7 +41,16 @@ from tilesolve.system.workers import run_unheard
 if TYPE_CHECKING:
     from rich.console import Console
 
-NEEDED = ("numpy", "numba", "llvmlite", "scipy", "pyomo", "opt_einsum", "threadpoolctl")
+NEEDED = (
+    "numpy",
+    "numba",
+    "llvmlite",
+    "scipy",
+    "pyomo",
+    "networkx",
+    "opt_einsum",
+    "threadpoolctl",
+)
 """Modules that nothing works without, beside the command line's own."""
 
 MORE_MEMORY = "free memory, or allow the process more of it (ulimit -v)"
