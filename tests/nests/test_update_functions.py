@@ -1,4 +1,4 @@
-"""Updates of values, or at positions, that are functions: computed before, side by side."""
+"""Functions that are computed before: in updates, and where several points have the same."""
 
 import numpy as np
 import pytest
@@ -52,3 +52,29 @@ def test_positions_of_functions_that_lie_outside():
     x[499] = 4
     with pytest.raises(SizeError, match=r"position 54 of axis 0 of h, which has 7"):
         plan(x)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "o[y,x] = A[y,x] * (cos(w[x]) + 2 * sin(v[y]))",
+        "o[y,x] = exp(w[x] - v[y]) * exp(w[x])",
+        "o[y] = sum(A[y,x] * log(w[x] + 1), x)",
+    ],
+)
+def test_functions_that_several_points_share(text, threads):
+    """Each is computed once, whatever letters it has."""
+    rng, sizes = np.random.default_rng(4), {"y": 37, "x": 129}
+    stages = parse_stages(text)
+    computation = bind_stages(stages, sizes, "float64")
+    arrays = {x: rng.random(computation.array(x).shape) for x in computation.inputs}
+    plan = nest(text, sizes, "float64", threads=threads)
+    np.testing.assert_allclose(plan(**arrays), evaluate(computation, arrays), rtol=1e-12)
+
+
+def test_functions_of_fewer_letters_are_statements_before():
+    text = "o[y,x] = A[y,x] * exp(w[x]) + log(A[y,x])"
+    plan = nest(text, {"y": 200, "x": 100}, "float32", machine="i7-6700k")
+    assert str(plan.solutions[0].statement) == "o_exp[x] = exp(w[x])"
+    assert len(plan.solutions) == 2

@@ -167,9 +167,13 @@ def arithmetic_seconds(computation: Computation, tree: LoopTree, machine: Machin
 
 
 def _count_waiting(stage: Stage) -> int:
-    """Return how many operations of an element wait for another one of its array."""
-    own = (one for one in stage.term.all if isinstance(one, Apply))
-    return sum(any(read.array == stage.name for read in one.reads) for one in own)
+    """Return how many operations of an element wait for another one of its array.
+
+    A product that is added to something is none by itself.
+    """
+    applied = [one for one in stage.term.all if isinstance(one, Apply)]
+    names = [x.name for x in applied if any(read.array == stage.name for read in x.reads)]
+    return len(names) - min(names.count("multiply"), names.count("add") + names.count("subtract"))
 
 
 def _joining_seconds(stage: Stage, computation: Computation, slot: float) -> float:

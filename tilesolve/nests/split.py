@@ -136,9 +136,10 @@ def new_name(wanted: str, names: set[str]) -> str:
 
 
 def split_functions(computation: Computation) -> Computation | None:
-    """Return updates as statements that compute the functions in them before, side by side.
+    """Return a statement as those that compute parts of it with functions before, and it.
 
-    None where there are none, or in a region.
+    They are functions in updates, whose elements follow one another, and what is the same for
+    several points. None where there are none, or in a region.
 
     Examples
     --------
@@ -150,18 +151,18 @@ def split_functions(computation: Computation) -> Computation | None:
     h[v[i]] += h_exp[i] * w[i]
     """
     (stage,), names, dtypes = computation.stages, set(computation.dtypes), computation.dtypes
-    if stage.update is None or stage.where:
+    if stage.where:
         return None
     stages: list[Stage] = []
     replaced: dict[Term, Term] = {}
-    for one in (*stage.target.parts, stage.term):
-        for function in _outer_functions(one):
-            axes = tuple(Affine.letter(x) for x in stage.letters if x in function.letters)
-            if function in replaced or not axes or stage.name in {x.array for x in function.reads}:
-                continue
-            name = new_name(f"{stage.name}_{function.name}", names)
-            stages.append(Stage(name, axes, function, named_kind(function.kind(dtypes))))
-            replaced[function] = Read(name, axes)
+    parts = (part for one in (*stage.target.parts, stage.term) for part in _costly(one, stage))
+    for part in dict.fromkeys(parts):
+        axes = tuple(Affine.letter(x) for x in stage.letters if x in part.letters)
+        if not axes or any(read.array == stage.name for read in part.reads):
+            continue
+        name = new_name(f"{stage.name}_{part.name}", names)
+        stages.append(Stage(name, axes, part, named_kind(part.kind(dtypes))))
+        replaced[part] = Read(name, axes)
     if not stages:
         return None
     target, term = (replace_terms(one, replaced) for one in (stage.target, stage.term))
@@ -171,13 +172,22 @@ def split_functions(computation: Computation) -> Computation | None:
     return bind_stages(stages, computation.sizes, dtypes, shapes)
 
 
-def _outer_functions(term: Term) -> Iterator[Apply]:
-    """Yield the functions of many operations within a term that are in no other one."""
-    if isinstance(term, Apply) and NEST_OPERATIONS.get(term.name, 1) >= NEST_OPERATIONS["sqrt"]:
-        yield term
-        return
+def _costly(term: Term, stage: Stage) -> Iterator[Apply]:
+    """Yield operations within a term that have functions of many and may come before the stage."""
+    if isinstance(term, Apply) and not any(isinstance(one, Reduce) for one in term.all):
+        fewer = set(term.letters) < set(stage.letters)
+        costly = _is_function(term) if stage.update else any(map(_is_function, term.all))
+        if costly and (fewer or stage.update):
+            yield term
+            return
     for one in term.parts:
-        yield from _outer_functions(one)
+        yield from _costly(one, stage)
+
+
+def _is_function(term: Term) -> bool:
+    """Return whether a term is a function of many operations."""
+    least = NEST_OPERATIONS["sqrt"]
+    return isinstance(term, Apply) and NEST_OPERATIONS.get(term.name, 1) >= least
 
 
 def split_parts(computation: Computation, least_flops: int = NEST_CONTRACTION_FLOPS) -> Computation:
