@@ -190,8 +190,8 @@ class _Simplifier:
         if any(isinstance(one, Position | Choose) for one in put.term.all):
             made = settle_choices(self.computation, made)
             parts = cut_stage(self.computation, made)
-            for one in (made, *parts):
-                _check_sums(one.term)
+            for term in (made.term, *(part.term for part in parts)):
+                _check_sums(term)
             return made, parts
         before = self.cut[reader.name]
         return made, tuple(replace(part, term=put.into(part.term)) for part in before)
