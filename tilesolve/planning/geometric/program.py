@@ -147,7 +147,7 @@ def keeps_limits(setting: Setting, choice: Choice) -> bool:
     """
     spec, levels = setting.fused.problem.spec, range(1, setting.levels + 1)
     tiles = [{i: float(setting.smallest(i, at)) for i in spec.letters} for at in levels]
-    boxes = list_boxes(setting, tiles)
+    boxes: Sequence[Box] = list_boxes(setting, tiles)
     if not is_convex(spec):
         boxes = _name_tiles(setting, (True,) * (setting.levels - 1)).boxes
     least = {
