@@ -25,6 +25,7 @@ from tilesolve.model.loop_tree import copies_of, tree_of_bands
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import compute_price, list_levels
 from tilesolve.model.traffic import count_traffic
+from tilesolve.planning.geometric import program
 from tilesolve.planning.geometric.class_trees import list_bands, list_boxes, price_boxes
 from tilesolve.planning.geometric.loop_choices import innermost_classes, list_choices
 from tilesolve.planning.geometric.optima import optimum
@@ -349,3 +350,20 @@ def test_every_choice_is_listed_once():
     found = list_choices(setting)
     assert len(set(found)) == len(found) == 48
     assert sum(None not in choice for choice in found) == 27
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("packed", [(None, "L3"), ("L3", "L2"), ("L1", "L3"), (None, None)])
+def test_choices_share_no_time_that_differs(spec, packed):
+    """Wherever copies are made, and whichever levels have no tile of their own."""
+    problem, machine = Problem.of(spec, 90), Machine.load("i7-6700k")
+    copies = packed[: len(problem.spec.operands)]
+    setting = make_setting(problem, list_levels(machine), copies)
+    choices = list_choices(setting)[::2]
+    together = [formulate(setting, choice) for choice in choices]
+    for choice, found in zip(choices, together, strict=True):
+        formulate.cache_clear()
+        program._known_times.cache_clear()
+        alone = formulate(setting, choice)
+        assert found.times == alone.times
+        assert found.limits == alone.limits

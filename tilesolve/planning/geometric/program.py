@@ -116,17 +116,24 @@ def _times(
 ) -> dict[str, Signomial]:
     """Return the times of a program: of all levels, or of one, and of arithmetic; see `formulate`.
 
-    What moves to a level depends on the loops around its tile. So choices that differ within that
+    What moves to a level depends on the loops around its tile, and calls are as many in any order.
+    So choices that differ within that tile, or within the nearest one that copies are made of,
     share its time, if their tile there goes by the same name.
     """
     known, keys = _known_times(setting), dict[str, tuple[object, ...]]()
+    places = [place.name for place in setting.places]
+    copies = min([places.index(copy) for copy in setting.packed if copy], default=setting.levels)
+
+    def shared(name: str, at: int) -> tuple[object, ...]:
+        inner = max(0, at - 1)
+        inherited = takewhile(lambda first: first is None, reversed(choice[:inner]))
+        return name, len([*inherited]), choice[inner:]
+
     for at, place in enumerate(setting.places):
         if level is None or level == at:
-            inner = max(0, at - 1) if at else setting.levels - 1  # calls are as many in any order
-            names = takewhile(lambda first: first is None, reversed(choice[:inner]))
-            keys[place.server] = at, len([*names]), choice[inner:]
-    if level is None or level == setting.levels:  # copies are those of the outermost tile
-        keys["compute"] = ("compute", *keys[setting.places[-1].server][1:])
+            keys[place.server] = shared(place.name, at or copies)
+    if level is None or level == setting.levels:
+        keys["compute"] = shared("compute", copies)
     if missing := [name for name, key in keys.items() if key not in known]:
         found = price_boxes(setting, choice, boxes, "tiles", missing)
         known |= {keys[name]: Signomial.of(found[name]) for name in missing}
