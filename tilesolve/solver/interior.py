@@ -146,7 +146,7 @@ class _Newton:
         options = INTERIOR_GAP, INTERIOR_LEAST_GAP, INTERIOR_RESIDUAL, INTERIOR_REACH
         given: dict[int, Sequence[float] | Vector] = {
             fields.LOGS: shape.logs,
-            fields.OPENS: shape.opens * 1.0,
+            fields.OPENS: shape.opens.astype(np.float64),
             fields.BOUNDS: np.where(shape.opens, 0.0, shape.bounds) + shape.saved,
             fields.LESS_LOGS: shape.less_logs,
             fields.OPTIONS: (*options, INTERIOR_WHOLE_STEP, *INTERIOR_SHARES, scale),
