@@ -120,7 +120,7 @@ def test_one_tile_that_moves_something_twice_is_not_taken_at_sight():
     """It keeps all limits, but what it is packed from does not stay beside it: others may."""
     dear = Costs(pack_cycles=2.5, kernel_overlap=0.48)
     machine = Machine.load("i7-6700k").replace(costs=dear)
-    found = plan("ab-cad-dcb", 11, machine, cache=False)
+    found = plan("ab-cad-dcb", "a=12,b=11,c=11,d=11", machine, cache=False)
     one = trivial_tilings(found.setting)[1]
     times = times_of(found.setting, found.choice, [one, dict(found.classes)])
     assert np.isfinite(times).all()

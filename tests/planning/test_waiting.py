@@ -20,6 +20,7 @@ from tilesolve.model.score import score_times
 from tilesolve.packing import table_fields
 from tilesolve.planning.waiting import (
     crossing_seconds,
+    find_lead,
     is_staged,
     late_share,
     leaves_registers,
@@ -221,16 +222,21 @@ def test_nearest_tiles_take_more_of_the_last_letters_until_runs_are_long(data):
 )
 @pytest.mark.parametrize("spec", ["abcd-ade-ebc", "abdc-ecb-ade", "cdab-cbe-eda"])
 def test_what_leaves_registers_is_what_runs(spec, sizes):
-    """All boxes of a plan leave in pieces if the price says so, and none if not."""
+    """All boxes of a plan leave so if the price says it, and none if not: in pieces, or in lines.
+
+    C begins 16 bytes behind a line, as NumPy's arrays do.
+    """
     solution = plan(spec, sizes, MACHINE, cache=False).solution
     assert solution.output == "stream"
     (part, start), *_ = solution.parts
     arrays = [np.empty(shape, np.int8).strides for shape in part.shapes]
     strides = [tuple(8 * step for step in steps) for steps in arrays]
-    boxes = Task.of(solution, part, start, strides).boxes
-    ran = [boxes.tables[kind].leaves_in_pieces(stages=True) for kind in boxes.kinds]
-    said = leaves_registers(solution.share, solution.nest, MACHINE)
-    assert {*ran} == {said}
+    task = Task.of(solution, part, start, strides, place=16)
+    boxes, lead = task.boxes, task.schedule.lead
+    ran = [lead or boxes.tables[kind].leaves_in_pieces(stages=True) for kind in boxes.kinds]
+    given = solution.share, solution.nest, MACHINE
+    assert find_lead(*given) == lead
+    assert {*map(bool, ran)} == {leaves_registers(*given)}
 
 
 @pytest.mark.parametrize("rows", [8, 10])

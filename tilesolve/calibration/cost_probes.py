@@ -63,6 +63,7 @@ COST_PROBES: Mapping[str, MakeProbe] = MappingProxyType(
             at.machine, at.crew, at.limit
         ),
         "costs.call_cycles": lambda at: plan_runs.make_call_probe(at.runs),
+        "costs.call_run_cycles": lambda at: plan_runs.make_run_probe(at.runs),
         "costs.accumulate_cycles": lambda at: plan_runs.make_accumulate_probe(at.runs),
         "costs.pack_cycles": lambda at: plan_runs.make_pack_probe(at.runs),
         "costs.single_pack_cycles": lambda at: plan_runs.make_single_probe(at.runs),

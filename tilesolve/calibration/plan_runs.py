@@ -15,6 +15,8 @@ from typing import Any
 
 from tilesolve.calibration.staircase import capacity_of
 from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.dtypes import lanes
+from tilesolve.machine.microkernel import default_microkernel
 from tilesolve.machine.model import Machine
 
 ROUNDS = 20
@@ -41,6 +43,9 @@ SHORT_SUM, LONG_SUM = 8, 24
 
 FEW_TILES, MANY_TILES = 48, 120
 """Sides of C for these: what a call of Python costs is in both."""
+
+WITHIN, AROUND = 2, 3
+"""Register tiles along both sides of a nearest tile, and nearest tiles along both sides of C."""
 
 LANES, LANE_SIDES = 16, 16
 """Batches, and rows and columns, of a product of vectors by vectors in the first cache."""
@@ -91,6 +96,24 @@ class PlanRuns:
         second = self._machine.second_cache
         room = NEAR_RATIO * capacity_of(second) if second else 0
         return self.ready(_filling("mn-mk-nk", room)) if second else None
+
+    def tiled(self) -> tuple[PlanRun | None, PlanRun | None]:
+        """Return a product whose calls are one run, and the same with tiles of few calls."""
+        tile, sides = default_microkernel(self._machine, "float64"), WITHIN * AROUND
+        vectors = tile.rows // lanes("float64", self._machine.vector_bits)
+        sizes = {"i": sides * tile.columns, "j": sides * tile.rows, "k": SHORT_SUM}
+        product, call = (
+            Problem.of("ij-ik-kj", sizes),
+            f"T{SHORT_SUM},k,U{tile.columns},i,U{vectors},j,Vj",
+        )
+        whole, tiles = (
+            self.ready(product, scheme=f"[{loops}{call}]")
+            for loops in (
+                f"T{sides},i,T{sides},j,",
+                f"T{AROUND},i,T{AROUND},j,T{WITHIN},i,T{WITHIN},j,",
+            )
+        )
+        return whole, tiles
 
 
 def _filling(text: str, room: float) -> Problem:
@@ -254,6 +277,19 @@ def measure_difference(less: TimedRun, more: TimedRun, factor: float) -> Measure
 def make_call_probe(runs: PlanRuns) -> Measure | None:
     """Return what measures the cycles of a call besides its arithmetic."""
     return _beginning(runs)
+
+
+def make_run_probe(runs: PlanRuns) -> Measure | None:
+    """Return what measures the cycles of preparing one more run of the same calls."""
+    from tilesolve.planning.call_runs import count_runs
+
+    whole, tiles = runs.tiled()
+    if whole is None or tiles is None:
+        return None
+    found = tiles.plan.solution, whole.plan.solution
+    more, less = (count_runs(one.share, one.nest, one.microkernel.rows) for one in found)
+    factor = runs.frequency / (more - less) if more > less else None
+    return measure_difference(whole, tiles, factor) if factor else None
 
 
 def make_accumulate_probe(runs: PlanRuns) -> Measure | None:

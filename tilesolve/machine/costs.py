@@ -60,6 +60,9 @@ class Costs:
     tile_cycles: float = _cost(
         5.0, "cycles/tile", "walk of the macrokernel to the next register tile"
     )
+    call_run_cycles: float = _cost(
+        200.0, "cycles/run", "preparing calls for a run of register tiles alike", "calibrate"
+    )
     halved_change_cycles: float = _cost(
         0.5, "cycles/change", "going from whole vectors to halved ones, or back, in a step"
     )

@@ -12,6 +12,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.codegen.shape import Shape
 from tilesolve.kernels.codegen.unrolling import prefetches_columns_of_c
 from tilesolve.kernels.dtypes import lanes
+from tilesolve.machine.microkernel import uses_half_vectors
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import accesses_of
 from tilesolve.model.lines import part_seconds, run_of, run_touched, run_waste, share_amid_lines
@@ -19,7 +20,8 @@ from tilesolve.model.nest import Nest
 from tilesolve.model.pages import runs_of
 from tilesolve.model.price import Price, list_levels
 from tilesolve.model.score import score_times
-from tilesolve.packing.sizes import PAGE_BYTES
+from tilesolve.packing.sizes import PAGE_BYTES, VECTOR_BYTES
+from tilesolve.planning.call_runs import count_runs
 from tilesolve.planning.prefetch import capacity_of, is_packed_late, third_cache_feeds
 
 _STAGED = tuning.MIN_STAGED_RUN_BYTES
@@ -62,7 +64,19 @@ def waiting_seconds(
             each = machine.costs.page_visit_seconds - float(memory.seconds([0.0, size / runs]))
             visits += volumes[t] / size * runs * max(0.0, each)
     copies = sum(copy_seconds(share, nest, cost, machine).values())
-    return float(memory.seconds(wasted)) + visits + copies
+    return float(memory.seconds(wasted)) + visits + copies + run_seconds(share, nest, machine)
+
+
+def run_seconds(share: Problem, nest: Nest, machine: Machine) -> float:
+    """Return the seconds in which the macrokernel prepares runs of calls, see `count_runs`.
+
+    Kernels compute halves of vectors but in long runs past the caches.
+    """
+    long = nest.output == "stream" and mean_run(share, nest) >= _STAGED
+    halves = 1 if long or not uses_half_vectors(machine, share.dtype) else 2
+    lead = find_lead(share, nest, machine)
+    runs = count_runs(share, nest, lanes(share.dtype, machine.vector_bits), halves, lead)
+    return runs * machine.costs.call_run_cycles / machine.frequency
 
 
 def late_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> dict[int, float]:
@@ -175,6 +189,8 @@ def leaves_registers(share: Problem, nest: Nest, machine: Machine) -> bool:
     whole = _is_whole(share, nest, machine)
     if share.aligned_output or not whole:
         return whole
+    if find_lead(share, nest, machine):
+        return True
     few = _tile_runs(share, nest) <= tuning.MAX_RUNS_IN_PIECES
     return few and not _has_long_sums(share, nest) and mean_run(share, nest) >= _STAGED
 
@@ -188,6 +204,28 @@ def is_staged(share: Problem, nest: Nest, machine: Machine) -> bool:
         return False
     few = _is_whole(share, nest, machine) or _tile_runs(share, nest) <= tuning.MAX_RUNS_IN_PIECES
     return few and mean_run(share, nest) >= _STAGED
+
+
+def find_lead(share: Problem, nest: Nest, machine: Machine) -> int:
+    """Return how many rows tiles leave before C's first whole line, if they begin there; else 0.
+
+    Long columns that are whole lines do though C begins amid one, so that C leaves in lines. See
+    ``docs/decisions/051``; runs tell by the arrays, `runs_of_c.find_lead`.
+    """
+    lane, rows = (
+        share.lane,
+        [at for at, x in enumerate(share.spec.operands) if share.lane in x.letters],
+    )
+    if lane is None or nest.output != "stream" or share.aligned_output:
+        return 0
+    if not _is_whole(share, nest, machine):
+        return 0
+    if not all(nest.kind(at) == "micro-panels" for at in rows) or lane in nest.sequences:
+        return 0
+    width, size = lanes(share.dtype, machine.vector_bits), share.sizes[lane]
+    tiles = -(-size // min(band[lane] for band in nest.bands[1:]))
+    long = size >= tiles * tuning.MIN_VECTORS_BEHIND_LEAD * width
+    return width - VECTOR_BYTES // share.itemsize if long else 0
 
 
 def _is_whole(share: Problem, nest: Nest, machine: Machine) -> bool:

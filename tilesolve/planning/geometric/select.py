@@ -28,6 +28,7 @@ from tilesolve.model.lines import bytes_at_ends
 from tilesolve.model.nest import CopyKind, Nest
 from tilesolve.model.price import Price, compute_price, list_levels
 from tilesolve.model.score import score_price, score_times
+from tilesolve.planning.call_runs import even_tiles
 from tilesolve.planning.geometric.integers import (
     repair,
     resize_outermost,
@@ -57,6 +58,7 @@ from tilesolve.planning.waiting import (
     lengthen_runs,
     nearest_tile,
     outermost_tile,
+    run_seconds,
     store_seconds,
     waiting_seconds,
 )
@@ -354,9 +356,11 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
         if cut and seconds > TIME_TOLERANCE * usual.score:
             most |= cut_to_stay(share, number, box, register_box, machine)
     found = [usual, within(most)] if most else [usual]
-    if (longer := lengthen_runs(share, usual.nest)) is not None:
-        longer = target.runner.form(longer)
-        found.append(made(longer, target.price(longer), nearest_tile(longer)))
+    others = [lengthen_runs(share, usual.nest)]
+    if run_seconds(share, usual.nest, machine) > TIME_TOLERANCE * usual.score:
+        others.append(even_tiles(usual.nest))
+    for nest in map(target.runner.form, filter(None, others)):
+        found.append(made(nest, target.price(nest), nearest_tile(nest)))
     target.candidates[tiles] = min(found, key=lambda one: one.score)
     return target.candidates[tiles]
 
