@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby, product
 from math import prod
 
@@ -75,20 +76,20 @@ def count_runs(share: Problem, nest: Nest, vector: int, halves: int = 1, lead: i
 
     sequences = nest.sequences
 
-    def cut(letter: str) -> list[tuple[Sequence[int], int]]:
+    def cut(letter: str) -> list[tuple[tuple[int, ...], int]]:
         """Return into what cells nearest tiles are cut along a letter, and how many are."""
         sides = [tile[letter] for tile in tiles]
         if (sequence := sequences.get(letter)) is not None:
             found = _cut(sides, sequence.cut)
             return [(sequence.cut(1, side), n) for side, n in found]
         given = (vector, halves, lead) if letter == share.lane else (1,)
-        return [(register_cells(side, max(1, call[letter]), *given), n) for side, n in _cut(sides)]
+        return [(_register_cells(side, max(1, call[letter]), *given), n) for side, n in _cut(sides)]
 
     def parts(role: int) -> list[tuple[_Part, int]]:
         """Return what nearest tiles have of a role, and how many have it."""
         letters = [letter for letter in nest.bands[1].order if letter in roles[role]]
         choices = product(*map(cut, letters))
-        return [(_join([x for x, _ in one]), prod(n for _, n in one)) for one in choices]
+        return [(_join(*(x for x, _ in one)), prod(n for _, n in one)) for one in choices]
 
     around = prod(share.sizes[letter] for letter in roles[BATCHES])
     around *= sum(part.tiles * count for part, count in parts(SUMS))
@@ -118,7 +119,16 @@ def even_tiles(nest: Nest) -> Nest | None:
     return replace(nest, bands=(call, replace(near, box=box), *farther))
 
 
-def _join(cells: Sequence[Sequence[int]]) -> _Part:
+@lru_cache(maxsize=1024)
+def _register_cells(
+    extent: int, most: int, vector: int, halves: int = 1, lead: int = 0
+) -> tuple[int, ...]:
+    """Return what `register_cells` does, of extents that came before at once."""
+    return register_cells(extent, most, vector, halves, lead)
+
+
+@lru_cache(maxsize=1024)
+def _join(*cells: tuple[int, ...]) -> _Part:
     """Return the register tiles of letters that are cut into cells, the innermost letter first."""
     within = 1
     for at, sides in enumerate(cells):
