@@ -97,7 +97,7 @@ def view_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:  # noqa: ANN401 - o
     try:
         kind, number = tensor.__dlpack_device__()
         if kind in HOST_DEVICES:
-            return _from_torch(tensor) if _is_bfloat16(tensor) else np.from_dlpack(tensor)
+            return _from_dlpack(tensor)
     except Exception as error:  # of whatever kind the library raises
         raise TensorError(
             f"{name} is a {type(tensor).__name__} whose memory cannot be read: {error}"
@@ -106,12 +106,9 @@ def view_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:  # noqa: ANN401 - o
     raise TensorError(f"{name} is on the device {place}: give a copy in the CPU's memory")
 
 
-def _is_bfloat16(tensor: Any) -> bool:  # noqa: ANN401 - of any library
-    """Return whether a tensor is one of torch's whose dtype NumPy does not take from DLPack."""
-    return str(getattr(tensor, "dtype", None)) == "torch.bfloat16"
-
-
-def _from_torch(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - of torch
-    """Return an array of bfloat16 of a tensor's memory, by way of integers of as many bytes."""
+def _from_dlpack(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - of any library
+    """Return an array of a tensor's memory; torch's bfloat16 comes as integers of as many bytes."""
+    if str(getattr(tensor, "dtype", None)) != "torch.bfloat16":
+        return np.from_dlpack(tensor)
     bits = tensor.view(import_module("torch").int16)
     return np.from_dlpack(bits).view(array_dtype("bfloat16"))

@@ -365,6 +365,6 @@ def test_what_is_no_cost_any_more_is_left_out_with_one_note():
     assert Machine.from_toml(machine.to_toml()) == machine
     assert not EARLIER_COSTS & set(COST_NAMES)
     unused = {"scattered_store_slowdown", "scattered_line_share", "aliased_store_lines"}
-    unused |= {"near_l3_l2_ratio", "near_l3_memory_ratio", "whole_vector_fmas"}
+    unused |= {"near_l3_l2_ratio", "near_l3_memory_ratio", "whole_vector_fmas", "kernel_overlap"}
     for name in EARLIER_COSTS:
         assert (name.upper() in vars(policy)) == (name not in unused)

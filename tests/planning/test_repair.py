@@ -118,7 +118,7 @@ def test_where_nothing_moves_twice_no_tiling_takes_less(spec, size, machine):
 
 def test_one_tile_that_moves_something_twice_is_not_taken_at_sight():
     """It keeps all limits, but what it is packed from does not stay beside it: others may."""
-    dear = Costs(pack_cycles=2.5, kernel_overlap=0.48)
+    dear = Costs(pack_cycles=2.5, level_overlap=0.48)
     machine = Machine.load("i7-6700k").replace(costs=dear)
     found = plan("ab-cad-dcb", "a=12,b=11,c=11,d=11", machine, cache=False)
     one = trivial_tilings(found.setting)[1]

@@ -157,9 +157,9 @@ def test_stores_straight_from_registers_are_one_more_level():
         cost, view = compute_price(problem, nest, MACHINE), list_levels(MACHINE)[-1]
         times = [level.seconds for level in cost.levels] + [cost.compute]
         taken = problem.bytes[0] / MACHINE.memory.bandwidth
-        shown = 1.0 if cost.bottleneck == "memory" else costs.kernel_overlap
+        shown = 1.0 if cost.bottleneck == "memory" else costs.level_overlap
         counted = shown * view.seconds([problem.bytes[0]])
-        beside = score_times([max(times), taken], costs.kernel_overlap) - max(times)
+        beside = score_times([max(times), taken], costs.level_overlap) - max(times)
         straight = leaves_registers(problem, nest, MACHINE)
         found[steps, columns] = straight
         waited = beside if straight else taken
@@ -184,7 +184,7 @@ def test_calls_wait_for_short_runs_unless_they_prefetch_lines(bits, side, steps,
     bands = [("register", "kmn", call), ("L1", "kmn", tile), ("memory", "kmn", 4096)]
     nest = Nest.of(problem, bands, packed=copies, output="stream")
     cost, view = compute_price(problem, nest, MACHINE), list_levels(MACHINE)[-1]
-    overlap = costs.kernel_overlap
+    overlap = costs.level_overlap
     taken = costs.cached_store_slowdown * problem.bytes[0] / machine.memory.bandwidth
     early = steps >= MIN_STEPS_TO_PREFETCH_C
     copied = copies == ("L1", "L1") or (copies == ("L1", None) and side == 3)

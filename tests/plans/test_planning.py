@@ -419,7 +419,7 @@ def test_infeasible_capacities_are_an_error():
         plan("ab-ac-cb", 64, machine_of(64))
 
 
-EVEN = Costs(pack_cycles=2.5, late_line_cycles=0.01, kernel_overlap=0.48, call_run_cycles=1e-9)
+EVEN = Costs(pack_cycles=2.5, late_line_cycles=0.01, level_overlap=0.48, call_run_cycles=1e-9)
 """Packing takes as long whatever runs it reads, so that what else waits for short runs decides."""
 
 

@@ -63,7 +63,7 @@ def test_terms_are_what_the_score_is_made_of(problem, machine):
         found = variant.plan.solution
         terms = split_price(found)
         assert all(value >= 0 for value in terms.values())
-        overlap = found.machine.costs.kernel_overlap
+        overlap = found.machine.costs.level_overlap
         trial = Trial(DETECTED, "solver", found.seconds, terms, overlap, (1.0,))
         assert trial.score() == pytest.approx(found.score, rel=1e-9)
         assert trial.score({"memory": 2.0}) >= trial.score()

@@ -95,9 +95,9 @@ class Case(ABC, Generic[Work]):
         """Of what is computed."""
 
     @property
-    @abstractmethod
     def flops(self) -> float:
         """Operations, from which the time of a run is estimated; 0 if that says nothing of it."""
+        return 0.0
 
     @property
     @abstractmethod
@@ -105,9 +105,9 @@ class Case(ABC, Generic[Work]):
         """Bytes of all arrays."""
 
     @property
-    @abstractmethod
     def sums_slack(self) -> float:
         """By how much sums of parts of right results may differ."""
+        return 0.0
 
     @property
     def relative_slack(self) -> float:

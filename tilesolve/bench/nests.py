@@ -64,11 +64,6 @@ class NestCase(Case[Nest]):
         return self.work.computation.output.dtype
 
     @property
-    def flops(self) -> float:
-        """Nothing: code is made first, which takes longest."""
-        return 0.0
-
-    @property
     def bytes(self) -> int:
         """Bytes of all arrays, and of copies of them: peers hold results of statements."""
         return 2 * sum(array.bytes for array in self.work.computation.arrays)

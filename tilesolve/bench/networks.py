@@ -106,19 +106,9 @@ class NetworkCase(Case[WholeNetwork]):
         return self.work.ends[-1][2].name
 
     @property
-    def flops(self) -> float:
-        """Nothing: networks are loaded first, which takes longest."""
-        return 0.0
-
-    @property
     def bytes(self) -> int:
         """Bytes of the model, twice: peers hold it, too."""
         return 2 * int(self.work.model.ByteSize())
-
-    @property
-    def sums_slack(self) -> float:
-        """By how much sums of parts of right results may differ."""
-        return 0.0
 
     @property
     def relative_slack(self) -> float:

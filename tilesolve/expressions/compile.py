@@ -22,8 +22,14 @@ from tilesolve.expressions.contraction_order import ExpressionStep, contraction_
 from tilesolve.expressions.dispatch import Options, Request, flops, why_loops
 from tilesolve.expressions.expression import Expression
 from tilesolve.expressions.paths import given_path
-from tilesolve.expressions.round_off import RoundOff
-from tilesolve.expressions.step_kernels import Loops, Preparation, Transpose, Zeros, in_ascii
+from tilesolve.expressions.step_kernels import (
+    Loops,
+    Preparation,
+    RoundOff,
+    Transpose,
+    Zeros,
+    in_ascii,
+)
 from tilesolve.expressions.windows import compile_windows
 from tilesolve.system.checks import as_dtype, common_dtype
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 from string import ascii_letters
@@ -22,7 +22,6 @@ from tilesolve.contractions.subscripts import from_lists, read
 from tilesolve.expressions.compile import MAX_AXES, compile_expression
 from tilesolve.expressions.dispatch import Options
 from tilesolve.expressions.expression import Expression
-from tilesolve.expressions.overrides import check_no_options, find_override
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import as_array, as_dtype, check_output, common_dtype
 from tilesolve.system.files import read_setting
@@ -388,3 +387,21 @@ def _axes(axes: Any, order: int) -> tuple[tuple[int, ...], tuple[int, ...]]:  # 
     if not 0 <= number <= MAX_AXES:
         raise SizeError(f"tensordot sums over 0 to {MAX_AXES} axes, not {number}")
     return tuple(range(order - number, order)), tuple(range(number))
+
+
+def find_override(arguments: Iterable[object]) -> object:
+    """Return the first argument that has an `__array_function__` of its own, or None."""
+    for argument in arguments:
+        own = getattr(type(argument), "__array_function__", None)
+        if own is not None and own is not np.ndarray.__array_function__:
+            return argument
+    return None
+
+
+def check_no_options(owner: object, **options: object) -> None:
+    """Raise `DtypeError` for an option of ours that another library would have to heed."""
+    for name, value in options.items():
+        if value is not None:
+            raise DtypeError(
+                f"{name}={value!r} is for numpy arrays; {type(owner).__name__} computes for itself"
+            )

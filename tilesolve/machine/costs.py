@@ -176,10 +176,7 @@ class Costs:
         70.0, "cycles/row", "line that two rows of a nest share, where they go past the caches"
     )
     level_overlap: float = _share(
-        0.33, "of the time of other levels that shows beside the slowest one's, in loops"
-    )
-    kernel_overlap: float = _share(
-        0.25, "of the time of other levels that shows beside the slowest one's, in microkernels"
+        0.25, "of the time of other levels that shows beside the slowest one's"
     )
     # Shares of caches
     private_share: float = _share(0.6, "of a core's own cache beyond L1, for tiles")

@@ -65,6 +65,7 @@ EARLIER_COSTS = frozenset(
         "einsum_plan_flops",
         "einsum_transpose_bytes",
         "feeding_ratio",
+        "kernel_overlap",
         "near_l3_l2_ratio",
         "near_l3_memory_ratio",
         "prefetch_gain_limit",

@@ -26,12 +26,7 @@ def machine_file() -> Path:
     computers keeps one file for each.
     """
     here = detect_cpu()
-    return machine_folder() / f"{here.name}-{here.fingerprint}.toml"
-
-
-def machine_folder() -> Path:
-    """Return the folder of calibrated machine files; where it is missing, there is none."""
-    return config_dir() / "machines"
+    return config_dir() / "machines" / f"{here.name}-{here.fingerprint}.toml"
 
 
 def named_text(wanted: str | os.PathLike[str]) -> tuple[str, str]:

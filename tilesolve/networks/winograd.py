@@ -386,7 +386,7 @@ def warm_seconds(found: Plan) -> float:
     """Return what a plan is predicted to take for arrays that lie in a cache."""
     places, costs = list_levels(found.machine, found.threads), found.machine.costs
     return begin_seconds(found.price, costs) + score_price(
-        charge_sources(start_arrays(found.price, places, "warm")), costs.kernel_overlap
+        charge_sources(start_arrays(found.price, places, "warm")), costs.level_overlap
     )
 
 

@@ -93,7 +93,7 @@ class Setting:
     even: tuple[tuple[str, tuple[int, ...]], ...] = ()
     kinds: tuple[CopyKind, ...] = ()
     scattered: bool = False
-    overlap: float = DEFAULT_COSTS.kernel_overlap
+    overlap: float = DEFAULT_COSTS.level_overlap
     levels: int = field(init=False, repr=False, compare=False)
     """Number of caches, which is the number of tiles to solve for."""
     _least: tuple[Mapping[str, int], ...] = field(init=False, repr=False, compare=False)

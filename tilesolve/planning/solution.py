@@ -251,7 +251,7 @@ class Solution:
 
     def _score(self, cost: Price, waiting: float) -> float:
         costs = self.machine.costs
-        return begin_seconds(cost, costs) + score_price(cost, costs.kernel_overlap, waiting)
+        return begin_seconds(cost, costs) + score_price(cost, costs.level_overlap, waiting)
 
     @property
     def waiting(self) -> float:

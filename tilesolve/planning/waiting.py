@@ -175,8 +175,8 @@ def store_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> 
         taken = max(costs.cached_store_slowdown * taken, taken + ends)
     beside = beside or (not is_staged(share, nest, machine) and prefetches_c(share, nest, machine))
     if beside:
-        taken = float(score_times([cost.seconds, taken], costs.kernel_overlap)) - cost.seconds
-    shown = 1.0 if cost.bottleneck == memory.name else costs.kernel_overlap
+        taken = float(score_times([cost.seconds, taken], costs.level_overlap)) - cost.seconds
+    shown = 1.0 if cost.bottleneck == memory.name else costs.level_overlap
     return max(0.0, taken - shown * float(view.seconds([size])))
 
 

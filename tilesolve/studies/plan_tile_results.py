@@ -146,14 +146,8 @@ class Studies(Record[Study]):
 
 TRIAL_COLUMNS = {
     "rank": "right",
-    "plan": "left",
-    "around the tiles": "left",
-    "tiles": "left",
-    "packed": "left",
-    "predicted": "right",
-    "measured": "right",
-    "rounds": "right",
-    "of the fastest": "right",
+    **dict.fromkeys(("plan", "around the tiles", "tiles", "packed"), "left"),
+    **dict.fromkeys(("predicted", "measured", "rounds", "of the fastest"), "right"),
 }
 """Headers of a study's table, and the side on which cells stand."""
 

@@ -239,7 +239,7 @@ def _vary_plan(
     case: Case[Any], name: str, machine: Machine, procedure: Procedure, count: int
 ) -> Iterator[tuple[Trial, Any]]:
     """Yield the plan of a contraction and variants of it."""
-    overlap = machine.costs.kernel_overlap
+    overlap = machine.costs.level_overlap
     for variant in list_variants(case.work, machine, procedure.threads, count=count):
         found = variant.plan.solution
         figures = found.seconds, split_price(found), overlap

@@ -35,7 +35,7 @@ from tilesolve.planning.register_tile import fits_second_cache
 from tilesolve.running.execution import Layout
 
 LINE = 64
-DEAR = Costs(pack_cycles=2.5, late_line_cycles=0.01, kernel_overlap=0.48)
+DEAR = Costs(pack_cycles=2.5, late_line_cycles=0.01, level_overlap=0.48)
 """Packing takes long, whatever runs it reads: its boxes are large, and seldom repeated."""
 
 USUAL = Machine.load("i7-6700k").replace(costs=DEAR)

@@ -33,17 +33,9 @@ LAYER_UNITS = (
 
 MODEL_COLUMNS = {
     "network": "left",
-    "layers": "right",
-    "GFLOP": "right",
-    OURS: "right",
-    ALIGNED: "right",
-    "best peers": "right",
-    "im2col": "right",
-    "to best peers": "right",
-    "to im2col": "right",
-    "ahead": "right",
-    "packing": "right",
-    "predicted packing": "right",
+    **dict.fromkeys(("layers", "GFLOP", OURS, ALIGNED, "best peers", "im2col"), "right"),
+    **dict.fromkeys(("to best peers", "to im2col", "ahead"), "right"),
+    **dict.fromkeys(("packing", "predicted packing"), "right"),
 }
 """Headers of the table of networks."""
 

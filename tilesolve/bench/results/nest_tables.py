@@ -13,6 +13,8 @@ from tilesolve.bench.results.report import (
     fill_row,
     format_entry,
     format_figure,
+    format_preparation,
+    format_sizes,
     geometric_mean,
     list_contenders,
     sort_cases,
@@ -96,20 +98,10 @@ def _write_speed(case: Result, count: float) -> str:
     return format_figure(count / case.ours / 1e9, "{:.3g}")
 
 
-def _write_sizes(case: Result) -> str:
-    return case.case.list_cells()[1]
-
-
-def _write_planning(case: Result) -> str:
-    entry = case.entries.get(OURS)
-    planning = entry.preparation if entry else None
-    return "-" if planning is None else format_duration(planning)
-
-
 _LEFT = ("nest", "sizes", "dtype", "class and route")
 _CELLS: dict[str, Callable[[Result], str]] = {
     "nest": lambda case: case.name,
-    "sizes": _write_sizes,
+    "sizes": format_sizes,
     "dtype": lambda case: _nest_of(case).work.dtype,
     "class and route": lambda case: case.plan.how or "-",
     "GB/s": lambda case: _write_speed(case, _nest_of(case).volume),
@@ -123,7 +115,7 @@ _CELLS: dict[str, Callable[[Result], str]] = {
     "predicted": lambda case: format_figure(case.plan.predicted / case.ours),
     "cold": lambda case: format_figure(case.plan.cold / case.ours),
     "out": lambda case: " ".join(map(format_figure, case.plan.outs)) or "-",
-    "planning": _write_planning,
+    "planning": format_preparation,
 }
 _DRAWN = {"sizes", "dtype", "Gop/s", "cold", "out"}
 _FUSED = {"to root", "to overlap"}

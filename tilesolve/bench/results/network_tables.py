@@ -11,6 +11,9 @@ from tilesolve.bench.results.report import (
     fill_row,
     format_entry,
     format_figure,
+    format_preparation,
+    format_seconds,
+    format_sizes,
     list_contenders,
     sort_cases,
 )
@@ -27,29 +30,15 @@ NETWORK_UNITS = (
 """What stands below the table of networks."""
 
 
-def _write_inputs(case: Result) -> str:
-    _, shapes, _ = case.case.list_cells()
-    return shapes
-
-
-def _write_loading(case: Result) -> str:
-    entry = case.entries.get(OURS)
-    return _write_seconds(entry.preparation if entry else None)
-
-
-def _write_seconds(found: float | None) -> str:
-    return "-" if found is None else format_duration(found)
-
-
 _CELLS: dict[str, Callable[[Result], str]] = {
     "network": lambda case: case.name,
-    "inputs": _write_inputs,
+    "inputs": format_sizes,
     "what runs": lambda case: case.plan.how or "-",
     "to best peer": lambda case: format_figure(case.ratio()),
     "predicted": lambda case: format_figure(case.plan.predicted / case.ours),
     "cold": lambda case: format_figure(case.plan.cold / case.ours),
-    "loading": _write_loading,
-    "again": lambda case: _write_seconds(case.plan.again),
+    "loading": format_preparation,
+    "again": lambda case: format_seconds(case.plan.again),
 }
 _LEFT = ("network", "inputs", "what runs")
 

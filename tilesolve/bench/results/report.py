@@ -8,11 +8,12 @@ from math import exp, inf, isfinite, isnan, log
 from pathlib import Path
 from typing import Any
 
+from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results.record import Record
 from tilesolve.bench.results.sweeps import Result, SweepRecord
 from tilesolve.show.console_tables import console
 from tilesolve.system.tables import Table
-from tilesolve.system.units import format_count
+from tilesolve.system.units import format_count, format_duration
 
 NOT_INSTALLED = "not installed"
 """The reason of a contender that could not take part; it gets no column."""
@@ -180,6 +181,23 @@ def format_entry(case: Result, name: str, written: str) -> str:
     if entry is None:
         return "-"
     return written if entry.seconds else entry.reason.split()[0].strip(":,")
+
+
+def format_sizes(case: Result) -> str:
+    """Return the sizes of what a case computes."""
+    _, sizes, _ = case.case.list_cells()
+    return sizes
+
+
+def format_seconds(found: float | None) -> str:
+    """Return a duration as a cell; a dash where there is none."""
+    return "-" if found is None else format_duration(found)
+
+
+def format_preparation(case: Result) -> str:
+    """Return how long ours took to be ready."""
+    entry = case.entries.get(OURS)
+    return format_seconds(entry.preparation if entry else None)
 
 
 def format_speed(case: Result, name: str) -> str:

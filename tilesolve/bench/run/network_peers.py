@@ -41,7 +41,7 @@ def tilesolve(
     from tilesolve.networks.model import load
 
     made = load(network.model, threads=threads, machine=machine)
-    given = _name_inputs(network, operands)
+    given = {name: one for (name, _, _), one in zip(network.ends, operands, strict=False)}
     result = network.ends[-1][0]
 
     def describe(_: Timer) -> Figures:
@@ -61,10 +61,6 @@ def time_loading(network: WholeNetwork, machine: Machine, threads: int) -> float
     for _ in ("keep", "time"):
         done = subprocess.run(command, input=given, env=settings, capture_output=True, check=True)
     return float(done.stdout)
-
-
-def _name_inputs(network: WholeNetwork, operands: Operands) -> dict[str, Array]:
-    return {name: one for (name, _, _), one in zip(network.ends, operands, strict=False)}
 
 
 def onnxruntime(

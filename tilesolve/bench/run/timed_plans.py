@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import numpy as np
 
-from tilesolve.bench.case import Array, find_outliers, sum_parts
+from tilesolve.bench.case import find_outliers, sum_parts
 from tilesolve.bench.cases import ContractionCase
 from tilesolve.bench.procedure import LONG_SECONDS, Procedure
 from tilesolve.bench.run.made import Timer
@@ -52,7 +53,7 @@ def time_plans(
     first, second, out = case.draw()
     expected = case.expect((first, second))
     trash = allocate(count_flush_bytes(machine))
-    timers = [make_timer(_bind_run(found, first, second, out), trash) for found in plans]
+    timers = [make_timer(partial(found, first, second, out), trash) for found in plans]
     times: list[list[float]] = []
     right, limit = None, NEVER_SECONDS
     ended: set[int] = set()
@@ -105,7 +106,3 @@ def take_turns(
             if not hopeless(number):  # now that the first one has run
                 step(f"round {len(times[number]) + 1}, {named.format(number + 1)}")
                 times[number].append(timers[number]())
-
-
-def _bind_run(found: Plan, first: Array, second: Array, out: Array) -> Callable[[], object]:
-    return lambda: found(first, second, out)

@@ -159,7 +159,7 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
         cost = compute_price(built.share, nest, machine, microkernel=kernel, threads=target.threads)
         found.append((nest, cost))
     good = [one for one in found if is_cheap_in_place(built.share, one[0], machine)]
-    overlap = machine.costs.kernel_overlap
+    overlap = machine.costs.level_overlap
     nest, cost = min(good or found, key=lambda one: score_price(one[1], overlap))
     demand, threads = target.demand, target.threads
     partials = count_partials(target.problem, built.split, threads)

@@ -174,7 +174,7 @@ def _place(target: Target, share: _Share, kernel: Microkernel) -> Place:
     near = fits_second_cache(problem, machine)
     wanted = ("windows", "in place") if near else ("windows",)
     kinds = tuple(next((one for one in wanted if one in kinds), kinds[0]) for kinds in options)
-    overlap = machine.costs.kernel_overlap
+    overlap = machine.costs.level_overlap
     return Place(list_levels(machine, target.threads), costs, rate, frequency, overlap, kinds)
 
 

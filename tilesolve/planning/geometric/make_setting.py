@@ -80,7 +80,7 @@ def make_setting(
         ),
         kinds=kinds,
         scattered=scattered,
-        overlap=machine.costs.kernel_overlap,
+        overlap=machine.costs.level_overlap,
     )
     unit = share.spec.output.letters[-1:]
     for run in TRANSPOSED_RUN_BYTES if scattered and len(places) > 1 else ():
