@@ -8,7 +8,6 @@ import pytest
 from guessed_tiles import guessed_tiles
 from hypothesis import given
 from hypothesis import strategies as st
-from running_cases import trace_calls
 from turns import examples, quick_each
 
 from tilesolve import Problem, plan
@@ -18,6 +17,7 @@ from tilesolve.model.passes import with_passes
 from tilesolve.model.price import compute_price
 from tilesolve.planning.layout_policy import policy_of
 from tilesolve.plans.loop_listing import list_loops
+from tilesolve.running.execution import trace_calls
 
 LOOP = re.compile(r"(\w) by (\d+)")
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from tilesolve import Machine, Plan, reference
 from tilesolve.contractions.half_precision import array_dtype
-from tilesolve.kernels.runtime import state
-from tilesolve.running.execution import Layout
+from tilesolve.running.execution import trace_calls
 
 WIDTHS = ((128, 16), (256, 16), (512, 32))
 """Bits of vectors, and how many registers a CPU with no wider ones has."""
@@ -119,44 +118,6 @@ def check_run(found, operands=None, out=None):
     arrays = [getattr(one, "array", one) for one in operands]  # of those that were prepared
     check_result(problem, out, reference(problem, *arrays), arrays)
     return [*operands, out]
-
-
-def trace_task(task, arrays):
-    """Run a task; return the indices of each letter that a call covered, and its row of the trace.
-
-    See `kernels.runtime.state.TRACE_WORDS`.
-    """
-    boxes, schedule = task.boxes, task.schedule
-    calls = np.array([prod(box.register_tiles(role) for role in range(4)) for box in boxes.tables])
-    trace = np.zeros((int(calls[boxes.kinds].sum()), state.TRACE_WORDS), np.int64)
-    letters = [
-        [
-            {letter: schedule.offsets(role, sizes, {letter: 1}) for letter in schedule.roles[role]}
-            for role in range(4)
-        ]
-        for sizes in boxes.sizes
-    ]
-    found = []
-    for row in trace[: task.run(arrays, 1, 0, trace=trace)]:
-        corner = dict(zip(schedule.problem.sizes, boxes.corners[row[9]].tolist(), strict=True))
-        covered = {}
-        ranges = ((row[0], row[1]), (row[2], row[3]), (row[4], row[5]), (row[6], 1))
-        for table, (first, count) in zip(letters[boxes.kinds[row[9]]], ranges, strict=True):
-            for letter, values in table.items():
-                begin = corner.get(letter, 0) + task.start.get(letter, 0)
-                covered[letter] = tuple(
-                    sorted({int(x) + begin for x in values[first : first + count]})
-                )
-        found.append((covered, row))
-    return found
-
-
-def trace_calls(solution):
-    """Run a solution on zeros; return what each microkernel call covered, see `trace_task`."""
-    problem = solution.problem
-    out, *operands = (np.zeros(shape, array_dtype(problem.dtype)) for shape in problem.shapes)
-    tasks = Layout.of(solution, *operands, out).tasks
-    return [call for task in tasks for call in trace_task(task, (out, *operands))]
 
 
 def trace_once(found):

@@ -224,6 +224,7 @@ def _general(
         as_dtype(out.dtype, "out")
     _check_choice("order", order, get_args(Order))
     _check_choice("casting", casting, get_args(Casting))
+    dtype = None if dtype is None else as_dtype(dtype, "dtype")
     if out is None and len(arrays) == 1 and read(subscripts, [arrays[0].ndim]).is_view:
         dtype, order, casting = None, "K", "safe"  # numpy returns a view, whatever is given
     computed = _computed(dtypes, out, dtype, casting)

@@ -193,7 +193,7 @@ def part_seconds(machine: Machine) -> float:
     return machine.costs.part_line_seconds if part is None else part
 
 
-def run_waste(run: Any, line: int, element: int, ends: float = 0.0) -> Any:  # noqa: ANN401 - number or array
+def run_waste(run: Any, line: int, element: int, ends: Any = 0.0) -> Any:  # noqa: ANN401 - numbers or arrays
     """Return the bytes moved in vain with each run of so many bytes, per byte of it.
 
     Runs of whole lines mostly begin on one, others touch most of a line more; and wherever a run
@@ -205,4 +205,5 @@ def run_waste(run: Any, line: int, element: int, ends: float = 0.0) -> Any:  # n
     (1.5, 0.15)
     """
     waste = line + choose(run % line == 0, line / 2, line - element)
-    return (np.maximum(waste, ends) if ends else waste) / run
+    some = isinstance(ends, np.ndarray) or ends
+    return (np.maximum(waste, ends) if some else waste) / run

@@ -27,7 +27,7 @@ from tilesolve.running.addition import Addition
 from tilesolve.running.array_bytes import sum_array_bytes
 from tilesolve.running.prepared import Prepared
 from tilesolve.running.repeat_call import Argument, RepeatCall
-from tilesolve.running.task import Task
+from tilesolve.running.task import Task, Visit
 from tilesolve.system.checks import check_apart, check_dtype, check_output, check_writable
 from tilesolve.system.result_buffers import new_result
 from tilesolve.system.workers import run_together
@@ -368,6 +368,22 @@ class Executor:
             store.pop(old, None)  # another thread may have forgotten it
             kept -= other.nbytes
         store[key] = layout
+
+
+def trace_calls(solution: Solution) -> list[Visit]:
+    """Run a solution on zeros and return what each microkernel call really covered.
+
+    Returns
+    -------
+    list
+        For each call the indices of every letter that it covered, and its row of the trace; see
+        `kernels.state.TRACE`.
+    """
+    out, first, second = (
+        np.zeros(shape, array_dtype(solution.problem.dtype)) for shape in solution.problem.shapes
+    )
+    tasks = Layout.of(solution, first, second, out).tasks
+    return [call for task in tasks for call in task.trace((out, first, second))]
 
 
 # Checks

@@ -423,6 +423,10 @@ class Schedule:
         output = self.block.corner_strides if self.block else self.strides[0]
         return output, *self.strides[1:]
 
+    def indices(self, role: int, sizes: Mapping[str, int]) -> dict[str, Integers]:
+        """Return each letter's index in the order in which a box is walked."""
+        return {letter: self.offsets(role, sizes, {letter: 1}) for letter in self.roles[role]}
+
     def offsets(self, role: int, sizes: Mapping[str, int], of: Strides) -> Integers:
         """Return the offsets of a role's indices in a tensor, in the order of a box's walk."""
         return self._axis(role, self._tiles(role, sizes), (of, of, of), self._parts).offsets[0]

@@ -45,6 +45,9 @@ from tilesolve.running.window_copies import (
 )
 from tilesolve.system import cancellation
 
+Visit = tuple[dict[str, tuple[int, ...]], Integers]
+"""The indices of each letter that a call covered, and its row of the trace."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
@@ -240,6 +243,30 @@ class Task:
         state[fields.EPILOGUE_PROGRAM] = program.ctypes.data
         words[call_fields.STATE] = state.ctypes.data
         return program, state, words
+
+    def trace(self, arrays: Sequence[Array]) -> list[Visit]:
+        """Run the task and return what each call covered."""
+        boxes, names = self.boxes, tuple(self.schedule.problem.sizes)
+        calls = np.array(
+            [prod(box.register_tiles(role) for role in range(4)) for box in boxes.tables]
+        )
+        trace = np.zeros((int(calls[boxes.kinds].sum()), fields.TRACE_WORDS), np.int64)
+        letters = [
+            [self.schedule.indices(role, sizes) for role in range(4)] for sizes in boxes.sizes
+        ]
+        found = []
+        for row in trace[: self.run(arrays, 1, 0, trace=trace)]:
+            corner = dict(zip(names, boxes.corners[row[9]].tolist(), strict=True))
+            covered: dict[str, tuple[int, ...]] = {}
+            ranges = ((row[0], row[1]), (row[2], row[3]), (row[4], row[5]), (row[6], 1))
+            for table, (first, count) in zip(letters[boxes.kinds[row[9]]], ranges, strict=True):
+                for letter, values in table.items():
+                    begin = corner.get(letter, 0) + self.start.get(letter, 0)
+                    covered[letter] = tuple(
+                        sorted({int(x) + begin for x in values[first : first + count]})
+                    )
+            found.append((covered, row))
+        return found
 
 
 def _distance(corner: Mapping[str, int], strides: Mapping[str, int]) -> int:

@@ -377,7 +377,7 @@ def test_a_smaller_box_is_the_largest_whose_lines_stay(number, unit, data):
 
 def test_kernels_that_read_in_place_are_given_no_lines():
     """They would not ask for them."""
-    problem = Problem.of("abc-adc-bd", {"a": 600, "b": 24, "c": 320, "d": 32})
+    problem = Problem.of("abc-adc-bd", {"a": 600, "b": 24, "c": 320, "d": 64})
     many = Machine.load("i7-6700k").replace(**WIDE)
     packs, _, assigned = watched(problem, many)
     assert packs

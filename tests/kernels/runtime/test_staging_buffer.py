@@ -14,7 +14,6 @@ from running_cases import (
     check_run,
     draw_operands,
     make_shallow_machine,
-    trace_task,
     varied,
 )
 from strategies import problems, specs, unshrunk
@@ -77,7 +76,7 @@ def modes_at(found, offset):
     out, *_ = placed(found.problem.shapes[0], found.problem.dtype, offset)
     arrays = (out, *draw_operands(found.problem))
     tasks = Layout.of(found.solution, *arrays[1:], out).tasks
-    return {int(row[7]) for task in tasks for _, row in trace_task(task, arrays)}
+    return {int(row[7]) for task in tasks for _, row in task.trace(arrays)}
 
 
 @examples(12, 25, unshrunk)
@@ -305,7 +304,7 @@ def test_short_runs_go_through_them(width):
     found = streamed(problem, *width)
     arrays = (np.zeros((40, 30, 9))[..., :8], *draw_operands(problem))
     tasks = Layout.of(found.solution, *arrays[1:], arrays[0]).tasks
-    modes = {int(row[7]) for task in tasks for _, row in trace_task(task, arrays)}
+    modes = {int(row[7]) for task in tasks for _, row in task.trace(arrays)}
     assert Mode.STREAM not in modes
 
 
