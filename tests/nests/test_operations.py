@@ -1,5 +1,6 @@
 """Operations of a point, and what rows have in common that are written out together."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from turns import examples
@@ -43,6 +44,13 @@ def test_rows_share_what_is_the_same(term, count):
     different = {move(one, row) for one in applied for row in range(count)}
     found = count_operations(term, DTYPES, None, {"y": count})
     assert abs(found * count - len(different)) < 1e-9
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_even_and_odd_rows_share_nothing(count):
+    """They are never the same ones, however many are written out."""
+    (stage,) = parse_stages("o[y,x] = (C[2*y+1,x] + B[x]) * (C[2*y,x] + B[x])")
+    assert count_operations(stage.term, DTYPES, None, {"y": count}) == 3
 
 
 def test_several_letters_are_written_out():

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import prod
+from operator import itemgetter
 from types import MappingProxyType
 
 import numpy as np
@@ -105,11 +106,13 @@ class _Forms:
         """Return the share of points that compute a part anew where so many are written out."""
         number, _ = self.places[id(term)]
         different = self.found[number]
-        apart = sorted(one for one in different if one is not None)
+        apart = sorted((one % 1, one) for one in different if one is not None)
         if not apart:
             return 1 / count
-        pairs = pairwise(apart)
-        computed = count + sum(min(float(other - one), count) for one, other in pairs)
+        computed = 0.0
+        for _, alike in groupby(apart, key=itemgetter(0)):  # those parts of a step apart share none
+            pairs = pairwise(place for _, place in alike)
+            computed += count + sum(min(float(other - one), count) for one, other in pairs)
         return computed / (count * len(different))
 
     def _place(self, term: Term) -> tuple[int, Fraction | None]:
