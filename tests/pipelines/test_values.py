@@ -466,3 +466,64 @@ def test_a_product_stands_beside_results_of_other_dtypes(dtype):
     rng = np.random.default_rng(4)
     first, second = rng.random((2, 70, 70))
     check(both, [first, second, rng.integers(0, 9, (70, 70)).astype(dtype)])
+
+
+def write_raveled(a):
+    """Write to an element of what is a view or a copy."""
+    flat = a.ravel()
+    flat[0] = 5
+    return a * 2
+
+
+def add_to_raveled(a):
+    """Change all of what is a view or a copy."""
+    flat = a.ravel()
+    flat += 1
+    return a * 2
+
+
+def read_reshaped(a):
+    """Read what is a view or a copy after a write."""
+    flat = a.reshape(-1)
+    a[...] = 0
+    return flat + 1
+
+
+def write_raveled_row(a):
+    """Write to a row that is a view or a copy."""
+    flat = a[0].ravel()
+    flat[...] = 5
+    return a * 2
+
+
+@pytest.mark.parametrize(
+    "function", [write_raveled, add_to_raveled, read_reshaped, write_raveled_row]
+)
+def test_arguments_lie_as_they_lie(function):
+    """One pipeline, called with arrays in any order, writes where NumPy does, or refuses it."""
+    traced, rng = tilesolve.pipeline(function), np.random.default_rng()
+    whole = rng.standard_normal((4, 6))
+    layouts = [whole, np.asfortranarray(whole), whole[:, ::2], whole[::2], whole.T, whole[::-1]]
+    layouts += [whole[0, :1], whole[:, :1], whole[:1]]
+    if function is not write_raveled_row:
+        layouts += [whole[0], whole[0, ::2], whole[:, 0], whole[0, ::-1]]
+    done = 0
+    for layout in layouts:
+        base = [rng.standard_normal(whole.shape)] * 2
+        given, expected = (
+            np.lib.stride_tricks.as_strided(one, layout.shape, layout.strides)
+            if min(layout.strides) > 0
+            else one[::-1]
+            if layout.ndim == 2
+            else one[0, ::-1]
+            for one in (array.copy() for array in base)
+        )
+        wanted = function(expected)
+        try:
+            found = traced(given)
+        except TraceError:
+            continue
+        done += 1
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(given, expected)
+    assert done

@@ -85,7 +85,8 @@ def _reshape(array: Traced, *shape: Any, order: str = "C", copy: bool | None = N
     if not array.size:
         return create(array.graph, wanted, 0, array.dtype)
     groups = list(_group_axes(array.shape, wanted))
-    if any(len(old) > 1 for old, _ in groups) and not array.is_whole:
+    in_order = array.is_whole and array.storage.in_order
+    if any(len(old) > 1 for old, _ in groups) and not in_order:
         array = array.copy().seen_from(array)
     letters, places = axis_letters(len(wanted)), list[Place]([Affine.number(0)] * array.ndim)
     for old, new in groups:
@@ -129,6 +130,8 @@ def _ravel(array: Traced, order: str = "C") -> Traced:
         last = array.places[-1]
         if not isinstance(last, Affine) or last - last.offset != letters[0]:
             array = array.copy()  # NumPy, too, copies what lies apart
+        elif not array.storage.in_order:
+            array = array.copy() if array.is_whole else array.copy().seen_from(array)
     return _reshape(array, -1, order=order)
 
 

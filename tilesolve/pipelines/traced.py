@@ -44,11 +44,14 @@ class Storage:
         The array that has its elements as they are now.
     source
         The storage whose elements it has a copy of where NumPy has a view, and their name then.
+    in_order
+        Whether its elements lie in C order, one beside the next.
     """
 
     graph: Graph
     name: str
     source: tuple[Storage, str] | None = None
+    in_order: bool = True
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}

@@ -109,7 +109,8 @@ def trace_function(function: Callable[..., Any], bound: BoundArguments) -> Trace
             raise TraceError(f"the argument {name} is a {type(array).__name__}, no plain array")
         kind = nest_dtype(array.dtype, f"the argument {name}")
         graph.labels[graph.give(name, array.shape, kind)] = name
-        traced[name] = Traced(Storage(graph, name), array.shape)
+        storage = Storage(graph, name, in_order=array.flags.c_contiguous)
+        traced[name] = Traced(storage, array.shape)
         return traced[name]
 
     given = BoundArguments(bound.signature, map_arrays("", bound.arguments, stand_for))
@@ -161,7 +162,7 @@ def map_arrays(name: str, value: Any, change: Callable[[str, Array], Any]) -> An
 def describe(value: Any) -> Hashable:
     """Return what a plan depends on of an argument."""
     if isinstance(value, np.ndarray):
-        return value.shape, value.dtype
+        return value.shape, value.dtype, value.flags.c_contiguous
     if isinstance(value, list | tuple):
         return type(value), *map(describe, value)
     if isinstance(value, dict):
