@@ -20,7 +20,7 @@ from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import TargetCpu
 from tilesolve.kernels.codegen.python_entry import Definition, emit_entry
 from tilesolve.kernels.codegen.python_source import Source
-from tilesolve.kernels.codegen.scalars import INT, PAIR, POINTER, REAL, VOID
+from tilesolve.kernels.codegen.scalars import INT, PAIR, POINTER, REAL, REALS, VOID
 from tilesolve.kernels.garbage import pause_collection
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import BIT
@@ -90,6 +90,12 @@ def double(builder, bits):
 def as_real(builder, value):
     """Return an integer as a double."""
     return builder.sitofp(value, REAL)
+
+
+@intrinsic
+def as_reals(builder, address):
+    """Return an address as a pointer to doubles."""
+    return builder.inttoptr(address, REALS)
 
 
 @intrinsic

@@ -17,6 +17,7 @@ from tilesolve.kernels.runtime.compiled import (
     REAL,
     as_pointer,
     as_real,
+    as_reals,
     compiled,
     inlined,
 )
@@ -27,12 +28,6 @@ logarithm = external("log", REAL)
 
 UNROLL = False
 """Its loops are short: unrolled they run no faster, and LLVM takes twice as long."""
-
-
-@intrinsic
-def as_reals(builder, address):
-    """Return an address as a pointer to doubles."""
-    return builder.inttoptr(address, REALS)
 
 
 @intrinsic

@@ -14,15 +14,10 @@ from tilesolve.kernels.runtime.compiled import (
     REAL,
     as_pointer,
     as_real,
+    as_reals,
     compiled,
     inlined,
 )
-
-
-@intrinsic
-def as_reals(builder, address):
-    """Return an address as a pointer to doubles."""
-    return builder.inttoptr(address, REALS)
 
 
 @intrinsic

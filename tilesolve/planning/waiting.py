@@ -210,12 +210,10 @@ def find_lead(share: Problem, nest: Nest, machine: Machine) -> int:
     """Return how many rows tiles leave before C's first whole line, if they begin there; else 0.
 
     Long columns that are whole lines do though C begins amid one, so that C leaves in lines. See
-    ``docs/decisions/051``; runs tell by the arrays, `runs_of_c.find_lead`.
+    ``docs/decisions/099``; runs tell by the arrays, `runs_of_c.find_lead`.
     """
-    lane, rows = (
-        share.lane,
-        [at for at, x in enumerate(share.spec.operands) if share.lane in x.letters],
-    )
+    lane = share.lane
+    rows = [at for at, x in enumerate(share.spec.operands) if lane in x.letters]
     if lane is None or nest.output != "stream" or share.aligned_output:
         return 0
     if not _is_whole(share, nest, machine):
